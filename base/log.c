@@ -33,45 +33,32 @@ struct path {
     size_t len; /* PATH_MAX: too long */
 };
 
-static void add_text(struct path *p, const char *text, size_t len)
+__attribute__((format(printf, 2, 3))) static void add(struct path *p, const char *fmt, ...)
 {
-    if (len >= sizeof p->text - p->len) {
+    va_list list;
+    va_start(list, fmt);
+    p->len += (size_t)vsnprintf(p->text + p->len, sizeof p->text - p->len, fmt, list);
+    va_end(list);
+    if (p->len >= sizeof p->text) {
         p->len = sizeof p->text - 1;
-        p->text[p->len] = '\0';
         errno = ENAMETOOLONG;
-        return;
     }
-    memcpy(p->text + p->len, text, len);
-    p->len += len;
-    p->text[p->len] = '\0';
-}
-
-static void add_number(struct path *p, unsigned n)
-{
-    char buf[12];
-    size_t at = sizeof buf;
-    do
-        buf[--at] = (char)('0' + n % 10);
-    while ((n /= 10) > 0);
-    add_text(p, buf + at, sizeof buf - at);
 }
 
 static void add_rank(struct path *p)
 {
     const char *starters = slr_log_starter_rank();
     if (slr_log_rank() >= 0)
-        add_number(p, (unsigned)slr_log_rank());
-    else if (starters)
-        add_text(p, starters, strlen(starters));
+        add(p, "%d", slr_log_rank());
     else
-        add_text(p, "none", 4);
+        add(p, "%s", starters ? starters : "none");
 }
 
 static void add_host(struct path *p)
 {
     char host[128];
     slr_log_host(host, sizeof host);
-    add_text(p, host, strcspn(host, "/"));
+    add(p, "%.*s", (int)strcspn(host, "/"), host);
 }
 
 static void expand_pattern(struct path *p, const char *pattern)
@@ -83,11 +70,11 @@ static void expand_pattern(struct path *p, const char *pattern)
         if (what == 'h')
             add_host(p);
         else if (what == 'p')
-            add_number(p, (unsigned)getpid());
+            add(p, "%d", (int)getpid());
         else if (what == 'r')
             add_rank(p);
         else
-            add_text(p, at, 1);
+            add(p, "%c", *at);
         at += what == 'h' || what == 'p' || what == 'r' || what == '%';
     }
 }
@@ -137,14 +124,23 @@ static void write_quietly(int fd, const char *line, size_t len)
     pthread_sigmask(SIG_SETMASK, &before, NULL);
 }
 
-__attribute__((format(printf, 1, 2))) static void tell_stderr(const char *fmt, ...)
+/* Of SLR_LOG_LINE bytes; its length. */
+__attribute__((format(printf, 4, 5))) static size_t format_line(char *line, enum slr_log_level level, const char *event,
+                                                                const char *fmt, ...)
 {
-    char line[SLR_LOG_LINE];
     struct slr_args args;
     va_start(args.list, fmt);
-    size_t len = slr_line_format(line, SLR_LOG_ERROR, "log_file", fmt, &args);
+    size_t len = slr_line_format(line, level, event, fmt, &args);
     va_end(args.list);
-    write_quietly(STDERR_FILENO, line, len);
+    return len;
+}
+
+static void tell_unopened(const char *path, int error)
+{
+    char line[SLR_LOG_LINE];
+    write_quietly(STDERR_FILENO, line,
+                  format_line(line, SLR_LOG_ERROR, "log_file",
+                              "file=%s msg=can not be opened (%s); the log goes to stderr", path, error_text(error)));
 }
 
 static void open_sink(void)
@@ -157,7 +153,7 @@ static void open_sink(void)
         expand_pattern(&path, pattern);
         fd = path.len < sizeof path.text - 1 ? open_file(path.text) : -1;
         if (fd < 0) {
-            tell_stderr("file=%s msg=can not be opened (%s); the log goes to stderr", path.text, error_text(errno));
+            tell_unopened(path.text, errno);
             fd = STDERR_FILENO;
         }
     }
@@ -296,22 +292,13 @@ void slr_log_asked(const char *event, const char *fmt, ...)
     va_end(args.list);
 }
 
-static size_t format_told(char *line, const char *event, const char *fmt, ...)
-{
-    struct slr_args args;
-    va_start(args.list, fmt);
-    size_t len = slr_line_format(line, SLR_LOG_INFO, event, fmt, &args);
-    va_end(args.list);
-    return len;
-}
-
 void slr_log_tell(int fd, const char *event, const char *text)
 {
     char line[SLR_LOG_LINE];
     const bool json = slr_get(SLR_S_LOG_FORMAT) == 1 && !*slr_settings()->text[SLR_S_LOG_FILE];
     if (!slr_log_enabled(SLR_LOG_WARN))
         return;
-    size_t len = json ? format_told(line, event, "msg=%s", text)
+    size_t len = json ? format_line(line, SLR_LOG_INFO, event, "msg=%s", text)
                       : (size_t)snprintf(line, sizeof line, "slipring: %.*s\n", SLR_LOG_LINE - 16, text);
     write_quietly(fd, line, len);
 }

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Builds one line, as text or as a JSON object, in a buffer of fixed size. Escapes and UTF-8
  * sequences go in whole or not at all, so a line that was cut short is still valid. */
+#include <inttypes.h>
 #include <stdatomic.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/utsname.h>
@@ -10,6 +12,7 @@
 #include <unistd.h>
 #include "base/log.h"
 #include "base/settings.h"
+#include "base/wait.h"
 
 /* ---- values: a printf without malloc, locale (a decimal comma would break JSON) or field widths ---- */
 
@@ -38,23 +41,14 @@ static void value_put(struct slr_value *v, const char *text, size_t len)
     v->len += len;
 }
 
-static void value_unsigned(struct slr_value *v, uint64_t n, unsigned base, unsigned digits)
+/* Whole numbers only: of these libc's printf needs neither memory nor a locale. */
+__attribute__((format(printf, 2, 3))) static void value_whole(struct slr_value *v, const char *fmt, ...)
 {
-    char buf[24];
-    char *at = buf + sizeof buf;
-    do {
-        *--at = "0123456789abcdef"[n % base];
-        n /= base;
-    } while (n > 0 || buf + sizeof buf - at < (ptrdiff_t)digits);
-    value_put(v, at, (size_t)(buf + sizeof buf - at));
-}
-
-static void value_signed(struct slr_value *v, int64_t n)
-{
-    if (n < 0)
-        value_put(v, "-", 1);
-    /* INT64_MIN has no positive counterpart of its own type. */
-    value_unsigned(v, n < 0 ? 0 - (uint64_t)n : (uint64_t)n, 10, 1);
+    char buf[32];
+    va_list list;
+    va_start(list, fmt);
+    value_put(v, buf, (size_t)vsnprintf(buf, sizeof buf, fmt, list));
+    va_end(list);
 }
 
 /* Fixed point up to 1e18, one digit and an exponent above. */
@@ -76,15 +70,11 @@ static void value_double(struct slr_value *v, double x, unsigned precision)
     for (bool large = x * (double)scale >= 1e18; large && x >= 10; exponent++)
         x /= 10;
     uint64_t fixed = (uint64_t)(x * (double)scale + 0.5);
-    value_unsigned(v, fixed / scale, 10, 1);
-    if (precision > 0) {
-        value_put(v, ".", 1);
-        value_unsigned(v, fixed % scale, 10, precision);
-    }
-    if (exponent > 0) {
-        value_put(v, "e", 1);
-        value_unsigned(v, exponent, 10, 1);
-    }
+    value_whole(v, "%" PRIu64, fixed / scale);
+    if (precision > 0)
+        value_whole(v, ".%0*" PRIu64, (int)precision, fixed % scale);
+    if (exponent > 0)
+        value_whole(v, "e%u", exponent);
 }
 
 static const char *parse_precision(const char *at, struct conv *c, struct slr_args *args)
@@ -144,18 +134,17 @@ static bool put_conv(struct slr_value *v, const struct conv *c, struct slr_args 
     switch (c->letter) {
     case 'd':
     case 'i':
-        value_signed(v, next_signed(c, args));
+        value_whole(v, "%" PRId64, next_signed(c, args));
         return true;
     case 'u':
-        value_unsigned(v, next_unsigned(c, args), 10, 1);
+        value_whole(v, "%" PRIu64, next_unsigned(c, args));
         return true;
     case 'x':
     case 'X':
-        value_unsigned(v, next_unsigned(c, args), 16, 1);
+        value_whole(v, "%" PRIx64, next_unsigned(c, args));
         return true;
     case 'p':
-        value_put(v, "0x", 2);
-        value_unsigned(v, (uintptr_t)va_arg(args->list, void *), 16, 1);
+        value_whole(v, "0x%" PRIxPTR, (uintptr_t)va_arg(args->list, void *));
         return true;
     case 's':
         value_string(v, va_arg(args->list, const char *), c->precision);
@@ -280,16 +269,15 @@ static bool puts_(struct line *l, const char *text)
     return put(l, text, strlen(text));
 }
 
-/* `digits`: at least so many, with leading zeros. */
-static bool put_number(struct line *l, uint64_t n, int digits)
+/* Texts and whole numbers, all of it or nothing. */
+__attribute__((format(printf, 2, 3))) static bool put_form(struct line *l, const char *fmt, ...)
 {
-    char buf[24];
-    size_t at = sizeof buf;
-    do {
-        buf[--at] = (char)('0' + n % 10);
-        n /= 10;
-    } while (n > 0 || (int)(sizeof buf - at) < digits);
-    return put(l, buf + at, sizeof buf - at);
+    char buf[512];
+    va_list list;
+    va_start(list, fmt);
+    const size_t len = (size_t)vsnprintf(buf, sizeof buf, fmt, list);
+    va_end(list);
+    return put(l, buf, len < sizeof buf ? len : sizeof buf - 1);
 }
 
 /* Length of the UTF-8 sequence at `s`; 0 when it is none (overlong forms, surrogates and values
@@ -309,17 +297,6 @@ static size_t utf8_len(const unsigned char *s, size_t len)
     return code < low[n] || code > 0x10ffff || (code >= 0xd800 && code < 0xe000) ? 0 : n;
 }
 
-static bool put_hex_escape(struct line *l, const char *prefix, unsigned char c)
-{
-    static const char hex[] = "0123456789abcdef";
-    char buf[8];
-    size_t n = strlen(prefix);
-    memcpy(buf, prefix, n);
-    buf[n] = hex[c >> 4];
-    buf[n + 1] = hex[c & 15];
-    return put(l, buf, n + 2);
-}
-
 /* One character of a quoted value; returns how many bytes of `s` it took, 0 when the line is full.
  */
 static size_t put_quoted(struct line *l, const char *s, size_t len)
@@ -334,9 +311,9 @@ static size_t put_quoted(struct line *l, const char *s, size_t len)
     else if (c == '\t')
         done = put(l, "\\t", 2);
     else if (c < 0x20 || c == 0x7f)
-        done = put_hex_escape(l, l->json ? "\\u00" : "\\x", c);
+        done = put_form(l, l->json ? "\\u00%02x" : "\\x%02x", c);
     else if (n == 0) /* JSON is UTF-8: the replacement character stands for a byte that is not */
-        done = l->json ? puts_(l, "\\ufffd") : put_hex_escape(l, "\\x", c);
+        done = l->json ? puts_(l, "\\ufffd") : put_form(l, "\\x%02x", c);
     else
         done = put(l, s, n);
     return done ? (n ? n : 1) : 0;
@@ -423,43 +400,21 @@ static void put_fields(struct line *l, const char *fmt, struct slr_args *args)
 
 static void put_json_header(struct line *l, const char *host, const char *level, const char *event)
 {
-    struct timespec mono, wall;
-    int rank = slr_log_rank();
-    clock_gettime(CLOCK_MONOTONIC, &mono);
+    struct timespec wall;
+    const uint64_t now = slr_now_ns();
     clock_gettime(CLOCK_REALTIME, &wall);
-    puts_(l, "{\"ts\":");
-    put_number(l, (uint64_t)mono.tv_sec * 1000000000u + (uint64_t)mono.tv_nsec, 1);
-    puts_(l, ",\"wall\":");
-    put_number(l, (uint64_t)wall.tv_sec, 1);
-    puts_(l, ".");
-    put_number(l, (uint64_t)wall.tv_nsec / 1000, 6);
-    puts_(l, ",\"host\":");
+    put_form(l, "{\"ts\":%" PRIu64 ",\"wall\":%lld.%06ld,\"host\":", now, (long long)wall.tv_sec, wall.tv_nsec / 1000);
     put_string(l, host, strlen(host));
-    puts_(l, ",\"pid\":");
-    put_number(l, (uint64_t)getpid(), 1);
-    puts_(l, rank < 0 ? ",\"rank\":-" : ",\"rank\":");
-    put_number(l, rank < 0 ? 1 : (uint64_t)rank, 1);
-    puts_(l, ",\"level\":");
-    put_string(l, level, strlen(level));
-    puts_(l, ",\"event\":");
+    put_form(l, ",\"pid\":%d,\"rank\":%d,\"level\":\"%s\",\"event\":", (int)getpid(), slr_log_rank(), level);
     put_string(l, event, strlen(event));
 }
 
 static void put_text_header(struct line *l, const char *host, const char *level, const char *event)
 {
-    int rank = slr_log_rank();
-    puts_(l, "slipring[");
-    puts_(l, host);
-    puts_(l, ":");
-    put_number(l, (uint64_t)getpid(), 1);
-    if (rank >= 0) {
-        puts_(l, " rank ");
-        put_number(l, (uint64_t)rank, 1);
-    }
-    puts_(l, "] ");
-    puts_(l, level);
-    puts_(l, " ");
-    puts_(l, event);
+    put_form(l, "slipring[%s:%d", host, (int)getpid());
+    if (slr_log_rank() >= 0)
+        put_form(l, " rank %d", slr_log_rank());
+    put_form(l, "] %s %s", level, event);
 }
 
 static size_t finish(struct line *l)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <stddef.h>
-#include "base/real.h"
+/* The real functions and the hooks' words; status codes, and that of a driver call. */
+#include "base/status.h"
+#include "base/log.h"
 
 struct slr_real slr_real;
 _Atomic unsigned slr_gate_word = SLR_GATE_UNRESOLVED;
@@ -11,3 +12,28 @@ _Thread_local int slr_guard_program __attribute__((tls_model("initial-exec")));
 
 _Atomic unsigned slr_reach_word;
 void (*_Atomic slr_reach_looks)(void);
+
+static const char *const names[] = {
+#define X(id, name, nccl) name,
+    SLR_STATUSES(X)
+#undef X
+};
+_Static_assert(sizeof names / sizeof *names == SLR_STATUS_COUNT, "one name per status");
+
+const char *slr_status_name(enum slr_status s)
+{
+    return (unsigned)s < SLR_STATUS_COUNT ? names[s] : "unknown";
+}
+
+enum slr_status slr_cu_status(CUresult r, const char *call)
+{
+    if (r == CUDA_SUCCESS)
+        return SLR_OK;
+    const char *name = "?";
+    if (slr_real.cuGetErrorName)
+        slr_real.cuGetErrorName(r, &name);
+    /* Else the process ends, and the driver is gone: no error of anybody's. */
+    if (r != CUDA_ERROR_DEINITIALIZED)
+        slr_log(SLR_LOG_ERROR, "cuda_error", "call=%s error=%s code=%d", call, name, (int)r);
+    return r == CUDA_ERROR_OUT_OF_MEMORY ? SLR_NOMEM : SLR_CUDA;
+}

@@ -75,14 +75,10 @@ cublasStatus_t cublasGetFixedPointEmulationMantissaBitCountPointer(cublasHandle_
 
 struct slr_real {
 #define D(need, fn) __typeof__(&fn) fn;
-#define N(need, fn) __typeof__(&fn) fn;
-#define B(need, fn) __typeof__(&fn) fn;
-#define T(need, fn) __typeof__(&fn) fn;
+#define N D
+#define B D
+#define T D
 #include "base/real.def"
-#undef D
-#undef N
-#undef B
-#undef T
 };
 extern struct slr_real slr_real;
 

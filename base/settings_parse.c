@@ -115,85 +115,55 @@ const struct slr_setting_row *slr_setting_nearest(const char *name, size_t len)
 
 /* ---- forms in words ---- */
 
-static void form_put(char *buf, size_t size, const char *text)
-{
-    size_t used = strlen(buf);
-    snprintf(buf + used, size - used, "%s", text);
-}
-
-static void form_bytes(char *buf, size_t size, const char *before, uint64_t bytes)
+/* With what stands before it. `buf` has room for any number. */
+static const char *bytes_text(char buf[48], const char *before, uint64_t bytes)
 {
     static const char suffix[] = {0, 'K', 'M', 'G', 'T'};
-    char number[48];
     unsigned i = 0;
     bool large = bytes >= 64 * 1024; /* 4096 reads better than 4K */
     while (large && i + 1 < sizeof suffix && bytes % 1024 == 0) {
         bytes /= 1024;
         i++;
     }
-    snprintf(number, sizeof number, "%s%" PRIu64 "%.1s", before, bytes, i ? &suffix[i] : "");
-    form_put(buf, size, number);
+    snprintf(buf, 48, "%s%" PRIu64 "%.1s", before, bytes, i ? &suffix[i] : "");
+    return buf;
 }
 
 static void bytes_form(const struct slr_setting_row *row, char *buf, size_t size)
 {
-    form_put(buf, size, "a size such as 64M");
-    if (row->min > 0)
-        form_bytes(buf, size, ", at least ", row->min);
-    if (row->max < UINT64_MAX)
-        form_bytes(buf, size, ", at most ", row->max);
-}
-
-static void time_form(const struct slr_setting_row *row, char *buf, size_t size)
-{
-    char range[80];
-    snprintf(range, sizeof range, "a time such as 500ms, 20s or 2min, from %" PRIu64 "ms to %" PRIu64 "min", row->min,
-             row->max / 60000);
-    form_put(buf, size, range);
-}
-
-static void uint_form(const struct slr_setting_row *row, char *buf, size_t size)
-{
-    char range[80];
-    snprintf(range, sizeof range, "a whole number from %" PRIu64 " to %" PRIu64, row->min, row->max);
-    form_put(buf, size, range);
+    char least[48], most[48];
+    snprintf(buf, size, "a size such as 64M%s%s", row->min > 0 ? bytes_text(least, ", at least ", row->min) : "",
+             row->max < UINT64_MAX ? bytes_text(most, ", at most ", row->max) : "");
 }
 
 static void choice_form(const struct slr_setting_row *row, char *buf, size_t size)
 {
-    const char *at = row->choices;
-    form_put(buf, size, "one of ");
-    for (size_t len; *at; at += len + (at[len] == '|')) {
-        char word[SLR_SETTING_NAME_SIZE];
-        len = strcspn(at, "|");
-        snprintf(word, sizeof word, "%s%.*s", at == row->choices ? "" : ", ", (int)len, at);
-        form_put(buf, size, word);
-    }
+    size_t used = (size_t)snprintf(buf, size, "one of ");
+    for (const char *at = row->choices; *at && used < size; at++)
+        used += (size_t)snprintf(buf + used, size - used, *at == '|' ? ", " : "%c", *at);
 }
 
 const char *slr_setting_form(const struct slr_setting_row *row, char *buf, size_t size)
 {
-    if (size == 0)
-        return buf;
-    buf[0] = '\0';
     switch (row->kind) {
     case SLR_KIND_BOOL:
-        form_put(buf, size, "on or off");
+        snprintf(buf, size, "on or off");
         break;
     case SLR_KIND_UINT:
-        uint_form(row, buf, size);
+        snprintf(buf, size, "a whole number from %" PRIu64 " to %" PRIu64, row->min, row->max);
         break;
     case SLR_KIND_BYTES:
         bytes_form(row, buf, size);
         break;
     case SLR_KIND_MSEC:
-        time_form(row, buf, size);
+        snprintf(buf, size, "a time such as 500ms, 20s or 2min, from %" PRIu64 "ms to %" PRIu64 "min", row->min,
+                 row->max / 60000);
         break;
     case SLR_KIND_CHOICE:
         choice_form(row, buf, size);
         break;
     case SLR_KIND_TEXT:
-        form_put(buf, size, "a text of at most 4095 bytes");
+        snprintf(buf, size, "a text of at most 4095 bytes");
         break;
     }
     return buf;

@@ -32,10 +32,6 @@ static inline void use_linked_functions(void)
 #define B(need, fn) slr_real.fn = fn;
 #define T(need, fn) slr_real.fn = fn;
 #include "base/real.def"
-#undef D
-#undef N
-#undef B
-#undef T
     slr_real.cuCtxGetDevice = linked_device;
 }
 

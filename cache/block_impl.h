@@ -162,8 +162,6 @@ void slr_block_own(void);
 bool slr_block_ours(void);
 bool slr_block_usable(void);
 
-uint64_t slr_block_now_ms(void); /* of the monotonic clock, to some milliseconds */
-
 /* The rest under the lock. `returning` of a device went down; waits for that, false when the time
  * is over. */
 void slr_block_returned(void);

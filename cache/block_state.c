@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "base/real.h"
 #include "base/settings.h"
+#include "base/wait.h"
 #include "cache/block_impl.h"
 
 /* ---- devices ---- */
@@ -118,13 +119,6 @@ struct slr_place slr_block_find(CUdeviceptr p)
                               .collective = (v.flags & SLR_INTERVAL_COLLECTIVE) != 0};
 }
 
-uint64_t slr_block_now_ms(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC_COARSE, &t);
-    return (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
-}
-
 static void count_peak(void)
 {
     uint64_t now = slr_block_totals.used_bytes + slr_block_totals.kept_bytes;
@@ -142,7 +136,7 @@ void slr_block_to_used(struct slr_block *b)
 void slr_block_to_free(struct slr_block *b)
 {
     b->state = SLR_BLOCK_FREE;
-    b->freed_ms = slr_block_now_ms();
+    b->freed_ms = slr_now_ms();
     slr_free_list_add(&slr_block_devices[b->device].free, b);
     slr_block_totals.kept_bytes += b->size;
     count_peak();
@@ -165,7 +159,6 @@ void slr_block_drop(struct slr_block *b)
     free(b);
 }
 
-/* Its memory went with the context, or the driver has given the address to somebody else. */
 void slr_block_vanish(struct slr_block *b)
 {
     slr_table_remove(b);

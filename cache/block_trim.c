@@ -5,6 +5,7 @@
 #include "base/real.h"
 #include "base/settings.h"
 #include "base/status.h"
+#include "base/wait.h"
 #include "cache/block_impl.h"
 #include "cache/captures.h"
 
@@ -215,7 +216,7 @@ static size_t wait_returning(int device)
 static bool idle_since(uint64_t *ms)
 {
     const bool past = slr_reach_past(); /* whoever allocates there finds nothing of what is kept */
-    uint64_t limit = past ? 0 : slr_get(SLR_S_ALLOC_IDLE), now = slr_block_now_ms();
+    uint64_t limit = past ? 0 : slr_get(SLR_S_ALLOC_IDLE), now = slr_now_ms();
     *ms = limit < now ? now - limit : 0;
     return (limit != 0 || past) && slr_real.cuMemFreeAsync;
 }
@@ -281,7 +282,7 @@ static void return_chain(struct slr_block *chain)
 void slr_block_return_idle(void)
 {
     static _Atomic uint64_t looked;
-    uint64_t since, now = slr_block_now_ms(), last = atomic_load(&looked);
+    uint64_t since, now = slr_now_ms(), last = atomic_load(&looked);
     if (!slr_block_ours() || slr_block_capturing())
         return;
     keep_left();

@@ -110,16 +110,6 @@ static const char *look_virtual(CUdeviceptr base)
     return shareable ? NULL : "virtual memory that was made without a handle type of file descriptors";
 }
 
-static struct slr_place place_of(const struct slr_block *b, CUdeviceptr p)
-{
-    return (struct slr_place){.generation = b->generation,
-                              .base = b->base,
-                              .size = b->size,
-                              .offset = p - b->base,
-                              .ordinal = b->ordinal,
-                              .collective = b->collective};
-}
-
 /* Under the lock. */
 static bool is_leaving(const struct slr_block *b)
 {
@@ -157,7 +147,7 @@ static bool enter_at(const struct slr_block *seen, bool registered, CUdeviceptr 
     struct slr_block *b = enter_block(seen);
     if (b) {
         b->registrations += registered;
-        *out = place_of(b, p);
+        *out = slr_block_find(p);
     }
     return b != NULL;
 }

@@ -127,30 +127,16 @@ static struct import *find_import(const struct slr_import_key *key, struct impor
     return NULL;
 }
 
-static bool map_memory(struct import *m, CUmemGenericAllocationHandle memory)
-{
-    CUmemAccessDesc access = {.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = m->key.device},
-                              .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
-    if (slr_real.cuMemAddressReserve(&m->base, m->size, 0, 0, 0) != CUDA_SUCCESS)
-        return false;
-    if (slr_real.cuMemMap(m->base, m->size, 0, memory, 0) == CUDA_SUCCESS) {
-        if (slr_real.cuMemSetAccess(m->base, m->size, &access, 1) == CUDA_SUCCESS)
-            return true;
-        slr_cu_status(slr_real.cuMemUnmap(m->base, m->size), "cuMemUnmap");
-    }
-    slr_cu_status(slr_real.cuMemAddressFree(m->base, m->size), "cuMemAddressFree");
-    return false;
-}
-
 /* The mapping keeps the memory; the handle is not needed any longer. */
 static bool open_descriptor(struct import *m, int descriptor)
 {
     CUmemGenericAllocationHandle memory;
+    const struct slr_virtual_devices own = {.on = m->key.device, .count = 1, .device = &m->key.device};
     if (!slr_virtual_supported() ||
         slr_real.cuMemImportFromShareableHandle(&memory, (void *)(intptr_t)descriptor,
                                                 CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) != CUDA_SUCCESS)
         return false;
-    bool mapped = map_memory(m, memory);
+    bool mapped = slr_virtual_map(&own, memory, m->size, &m->base) == CUDA_SUCCESS;
     slr_cu_status(slr_real.cuMemRelease(memory), "cuMemRelease");
     return mapped;
 }
@@ -210,10 +196,7 @@ static bool close_now(const struct import *m)
 {
     if (m->kind == SLR_EXPORT_HANDLE)
         return slr_cu_status(slr_real.cuIpcCloseMemHandle(m->base), "cuIpcCloseMemHandle") == SLR_OK;
-    if (slr_cu_status(slr_real.cuMemUnmap(m->base, m->size), "cuMemUnmap") != SLR_OK)
-        return false;
-    slr_cu_status(slr_real.cuMemAddressFree(m->base, m->size), "cuMemAddressFree");
-    return true;
+    return slr_virtual_free(m->base, m->size);
 }
 
 /* Under the lock: one use less. True: it is the last, and the mapping is to be closed. */

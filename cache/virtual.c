@@ -106,8 +106,8 @@ static CUresult give_access(const struct slr_virtual_devices *devices, CUdevicep
     return r;
 }
 
-static CUresult map(const struct slr_virtual_devices *devices, CUmemGenericAllocationHandle memory, size_t bytes,
-                    CUdeviceptr *base)
+CUresult slr_virtual_map(const struct slr_virtual_devices *devices, CUmemGenericAllocationHandle memory, size_t bytes,
+                         CUdeviceptr *base)
 {
     CUresult r = slr_real.cuMemAddressReserve(base, bytes, 0, 0, 0);
     if (r != CUDA_SUCCESS)
@@ -133,15 +133,17 @@ CUresult slr_virtual_make(const struct slr_virtual_devices *devices, size_t byte
     if (slr_cu_status(r, "cuMemCreate") != SLR_OK)
         return r;
     CUdeviceptr base = 0;
-    r = map(devices, memory, bytes, &base);
+    r = slr_virtual_map(devices, memory, bytes, &base);
     slr_cu_status(slr_real.cuMemRelease(memory), "cuMemRelease");
     if (r == CUDA_SUCCESS)
         *out = base;
     return r;
 }
 
-void slr_virtual_free(CUdeviceptr base, size_t bytes)
+bool slr_virtual_free(CUdeviceptr base, size_t bytes)
 {
-    if (base && slr_cu_status(slr_real.cuMemUnmap(base, bytes), "cuMemUnmap") == SLR_OK)
-        slr_cu_status(slr_real.cuMemAddressFree(base, bytes), "cuMemAddressFree");
+    if (!base || slr_cu_status(slr_real.cuMemUnmap(base, bytes), "cuMemUnmap") != SLR_OK)
+        return false;
+    slr_cu_status(slr_real.cuMemAddressFree(base, bytes), "cuMemAddressFree");
+    return true;
 }

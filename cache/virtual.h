@@ -25,8 +25,12 @@ size_t slr_virtual_granularity(const struct slr_virtual_devices *devices);
  * descriptor. *out is 0 on failure. */
 CUresult slr_virtual_make(const struct slr_virtual_devices *devices, size_t bytes, bool shared, CUdeviceptr *out);
 
-/* The address is given back, too. The caller knows that nothing uses it. */
-void slr_virtual_free(CUdeviceptr base, size_t bytes);
+/* The same of memory that there is, which the mapping keeps: also another process's. */
+CUresult slr_virtual_map(const struct slr_virtual_devices *devices, CUmemGenericAllocationHandle memory, size_t bytes,
+                         CUdeviceptr *base);
+
+/* Unmaps it, and gives the address back. The caller knows that nothing uses it. False: it stays mapped. */
+bool slr_virtual_free(CUdeviceptr base, size_t bytes);
 
 /* ---- a look at the program's ----
  *

@@ -5,7 +5,6 @@
 #include "base/settings.h"
 #include "cache/blocks.h"
 #include "cache/virtual.h"
-#include "interpose/gate_table.h"
 #include "plugin/comm/stream.h"
 
 /* cuda.h turns them into the second forms. */
@@ -14,8 +13,6 @@
 
 /* Requests below this go to the driver at once. */
 static size_t threshold;
-
-#define REAL(sym) ((__typeof__(&hook_##sym))slr_gate_found[SLR_GATE_IX_##sym])
 
 /* What is kept of the current device's memory goes back; whether an attempt that failed is worth
  * repeating. */
@@ -29,14 +26,14 @@ static CUresult hook_cuMemAlloc_v2(CUdeviceptr *out, size_t bytes);
 /* Apart, so that the common way saves no more registers than it must. */
 __attribute__((noinline, cold)) static CUresult alloc_again(CUdeviceptr *out, size_t bytes)
 {
-    return slr_block_trim(-1, SIZE_MAX) > 0 ? REAL(cuMemAlloc_v2)(out, bytes) : CUDA_ERROR_OUT_OF_MEMORY;
+    return slr_block_trim(-1, SIZE_MAX) > 0 ? SLR_FOUND(cuMemAlloc_v2)(out, bytes) : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
 static CUresult hook_cuMemAlloc_v2(CUdeviceptr *out, size_t bytes)
 {
     if (__builtin_expect(bytes >= threshold, 0))
         return slr_block_alloc(out, bytes);
-    CUresult r = REAL(cuMemAlloc_v2)(out, bytes);
+    CUresult r = SLR_FOUND(cuMemAlloc_v2)(out, bytes);
     return __builtin_expect(r == CUDA_ERROR_OUT_OF_MEMORY, 0) ? alloc_again(out, bytes) : r;
 }
 
@@ -52,19 +49,19 @@ static CUresult hook_cuMemGetInfo_v2(size_t *free_bytes, size_t *total)
 
 static CUresult hook_cuMemFreeAsync(CUdeviceptr p, CUstream stream)
 {
-    return slr_block_free_async(p, stream, REAL(cuMemFreeAsync));
+    return slr_block_free_async(p, stream, SLR_FOUND(cuMemFreeAsync));
 }
 
 static CUresult hook_cuMemFreeAsync_ptsz(CUdeviceptr p, CUstream stream)
 {
-    return slr_block_free_async(p, stream ? stream : CU_STREAM_PER_THREAD, REAL(cuMemFreeAsync_ptsz));
+    return slr_block_free_async(p, stream ? stream : CU_STREAM_PER_THREAD, SLR_FOUND(cuMemFreeAsync_ptsz));
 }
 
 static CUresult hook_cuMemUnmap(CUdeviceptr p, size_t bytes)
 {
     slr_external_unmap_begin(p, bytes);
     slr_retain_program_begin();
-    CUresult r = REAL(cuMemUnmap)(p, bytes);
+    CUresult r = SLR_FOUND(cuMemUnmap)(p, bytes);
     slr_retain_program_end();
     slr_external_unmap_end(p, bytes);
     return r;
@@ -73,7 +70,7 @@ static CUresult hook_cuMemUnmap(CUdeviceptr p, size_t bytes)
 static CUresult hook_cuMemRelease(CUmemGenericAllocationHandle memory)
 {
     slr_retain_program_begin();
-    CUresult r = REAL(cuMemRelease)(memory);
+    CUresult r = SLR_FOUND(cuMemRelease)(memory);
     slr_retain_program_end();
     return r;
 }
@@ -84,7 +81,7 @@ static CUresult hook_cuMemRelease(CUmemGenericAllocationHandle memory)
     {                                                                                                                  \
         slr_stream_ends();                                                                                             \
         slr_device_reset(device);                                                                                      \
-        CUresult r = REAL(sym)(device);                                                                                \
+        CUresult r = SLR_FOUND(sym)(device);                                                                           \
         if (r == CUDA_SUCCESS)                                                                                         \
             slr_device_forget(device);                                                                                 \
         return r;                                                                                                      \
@@ -98,7 +95,7 @@ RESET(cuDevicePrimaryCtxReset_v2)
     static CUresult hook_##sym(CUdevice device)                                                                        \
     {                                                                                                                  \
         slr_stream_ends();                                                                                             \
-        CUresult r = REAL(sym)(device);                                                                                \
+        CUresult r = SLR_FOUND(sym)(device);                                                                           \
         if (r == CUDA_SUCCESS && !slr_block_device_active(device))                                                     \
             slr_device_reset(device);                                                                                  \
         if (r == CUDA_SUCCESS)                                                                                         \
@@ -111,8 +108,8 @@ RELEASE(cuDevicePrimaryCtxRelease_v2)
 #define RETRY(sym, device, params, args)                                                                               \
     static CUresult hook_##sym params                                                                                  \
     {                                                                                                                  \
-        CUresult r = REAL(sym) args;                                                                                   \
-        return out_of_memory(r, device) ? REAL(sym) args : r;                                                          \
+        CUresult r = SLR_FOUND(sym) args;                                                                              \
+        return out_of_memory(r, device) ? SLR_FOUND(sym) args : r;                                                     \
     }
 RETRY(cuMemAllocAsync, -1, (CUdeviceptr * out, size_t bytes, CUstream stream), (out, bytes, stream))
 RETRY(cuMemAllocAsync_ptsz, -1, (CUdeviceptr * out, size_t bytes, CUstream stream), (out, bytes, stream))
@@ -135,29 +132,47 @@ static bool driver_has_all(void)
            slr_real.cuCtxPushCurrent && slr_real.cuCtxPopCurrent && slr_real.cuThreadExchangeStreamCaptureMode;
 }
 
+/* What the cache stands in front of. cuCtxDestroy is not here: only memory of primary contexts is cached,
+ * which it can not destroy. Nor is the first form of cuMemAlloc and cuMemFree: they have 32-bit
+ * addresses. */
+static void install_cache(void)
+{
+    /* Read once: the hook compares with it at every allocation. */
+    threshold = slr_get(SLR_S_ALLOC_MIN);
+    SLR_INSTALL(cuMemAlloc_v2);
+    SLR_INSTALL(cuMemFree_v2);
+    SLR_INSTALL(cuMemGetInfo_v2);
+    SLR_INSTALL(cuMemFreeAsync);
+    SLR_INSTALL(cuMemFreeAsync_ptsz);
+    SLR_INSTALL(cuMemUnmap);
+    SLR_INSTALL(cuMemRelease);
+    /* Other allocators: what the cache keeps goes back before they run out of memory. */
+    SLR_INSTALL(cuMemAllocAsync);
+    SLR_INSTALL(cuMemAllocAsync_ptsz);
+    SLR_INSTALL(cuMemAllocFromPoolAsync);
+    SLR_INSTALL(cuMemAllocFromPoolAsync_ptsz);
+    SLR_INSTALL(cuMemAllocManaged);
+    SLR_INSTALL(cuMemAllocPitch_v2);
+    SLR_INSTALL(cuMemCreate);
+}
+
 void slr_alloc_install(void)
 {
     if (!slr_get(SLR_S_ENABLE))
         return;
-    /* Also with SLIPRING_ALLOC=off: gathers may use virtual memory that the cache did not make. */
+    /* They end what gathers may know of the range (cache/external.c). Also with SLIPRING_ALLOC=off: gathers
+     * may use virtual memory that the cache did not make. */
     if (slr_get(SLR_S_ZERO_COPY) && slr_gate_found[SLR_GATE_IX_cuMemUnmap] &&
         slr_gate_found[SLR_GATE_IX_cuMemRelease]) {
-        slr_gate_real[SLR_GATE_IX_cuMemUnmap] = (void *)hook_cuMemUnmap;
-        slr_gate_real[SLR_GATE_IX_cuMemRelease] = (void *)hook_cuMemRelease;
+        SLR_INSTALL(cuMemUnmap);
+        SLR_INSTALL(cuMemRelease);
     }
-#define A(sym)                                                                                                         \
-    if (slr_gate_found[SLR_GATE_IX_##sym])                                                                             \
-        slr_gate_real[SLR_GATE_IX_##sym] = (void *)hook_##sym;
-    if (slr_real.cuDevicePrimaryCtxGetState) {
-        A(cuDevicePrimaryCtxReset)
-        A(cuDevicePrimaryCtxReset_v2)
-        A(cuDevicePrimaryCtxRelease)
-        A(cuDevicePrimaryCtxRelease_v2)
+    if (slr_real.cuDevicePrimaryCtxGetState) { /* these free all of a context's memory */
+        SLR_INSTALL(cuDevicePrimaryCtxReset);
+        SLR_INSTALL(cuDevicePrimaryCtxReset_v2);
+        SLR_INSTALL(cuDevicePrimaryCtxRelease);
+        SLR_INSTALL(cuDevicePrimaryCtxRelease_v2);
     }
-    if (!slr_get(SLR_S_ALLOC) || !driver_has_all())
-        return;
-    /* Read once: the hook compares with it at every allocation. */
-    threshold = slr_get(SLR_S_ALLOC_MIN);
-#include "interpose/alloc.def"
-#undef A
+    if (slr_get(SLR_S_ALLOC) && driver_has_all())
+        install_cache();
 }

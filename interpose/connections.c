@@ -19,14 +19,12 @@
 #include <unistd.h>
 #include "base/settings.h"
 #include "base/wait.h"
-#include "interpose/gate_table.h"
 #include "interpose/hook.h"
 #include "interpose/install.h"
 #include "plugin/lifecycle/lifecycle.h"
 
 #define NAME "CUDA_DEVICE_MAX_CONNECTIONS"
 #define DRIVERS_OWN 8ul /* without it */
-#define REAL(sym) ((__typeof__(&hook_##sym))slr_gate_found[SLR_GATE_IX_##sym])
 
 static CUresult hook_cuInit(unsigned flags);
 
@@ -109,9 +107,9 @@ static CUresult init_with_more(unsigned flags)
     const bool raised = n && make_more();
     errno = saved;
     if (!raised)
-        return REAL(cuInit)(flags);
+        return SLR_FOUND(cuInit)(flags);
     environ = more->entry;
-    const CUresult r = REAL(cuInit)(flags);
+    const CUresult r = SLR_FOUND(cuInit)(flags);
     saved = errno;
     take_back(own, before);
     errno = saved;
@@ -126,7 +124,7 @@ static CUresult hook_cuInit(unsigned flags)
     static _Thread_local bool inside
         __attribute__((tls_model("initial-exec"))); /* cuInit loads CUDA_INJECTION64_PATH */
     if (inside || !slr_once_begin(&once))
-        return REAL(cuInit)(flags);
+        return SLR_FOUND(cuInit)(flags);
     inside = true;
     const CUresult r = init_with_more(flags);
     inside = false;

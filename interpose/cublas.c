@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cuBLAS's GEMM functions as this library exports them. With nothing pending the real function is
+/* cuBLAS's and cuBLASLt's functions as this library exports them. With nothing pending the real function is
  * called at once. */
 #include "base/settings.h"
 #include "interpose/hook.h"
@@ -7,18 +7,18 @@
 #include "kernels/gemm.h"
 #include "plugin/fuse/fuse.h"
 
-#define CUBLAS_REAL(fn)                                                                                                \
+#define CUBLAS_REAL(lib, name, fn)                                                                                     \
     do {                                                                                                               \
-        if (!slr_find(SLR_LIB_CUBLAS) || !slr_real.fn) {                                                               \
-            slr_hook_missing("libcublas.so", #fn);                                                                     \
+        if (!slr_find(lib) || !slr_real.fn) {                                                                          \
+            slr_hook_missing(name, #fn);                                                                               \
             return CUBLAS_STATUS_NOT_INITIALIZED;                                                                      \
         }                                                                                                              \
     } while (0)
 
 #define CUBLAS_HOOK(fn, real_args, ...)                                                                                \
     do {                                                                                                               \
-        CUBLAS_REAL(fn);                                                                                               \
-        if (!slr_hook_gemm() || !slr_resolve_cublas())                                                                 \
+        CUBLAS_REAL(SLR_LIB_CUBLAS, "libcublas.so", fn);                                                               \
+        if (!slr_hook_gemm() || !slr_resolve(SLR_LIB_CUBLAS))                                                          \
             return slr_real.fn real_args;                                                                              \
         return slr_gemm_call(&(struct slr_gemm){.handle = handle,                                                      \
                                                 .transa = transa,                                                      \
@@ -96,7 +96,7 @@ STRIDED(cublasGemmStridedBatchedEx_64, SLR_GEMM_STRIDED_EX_64, int64_t)
 SLR_API
 cublasStatus_t cublasSetWorkspace_v2(cublasHandle_t handle, void *workspace, size_t bytes)
 {
-    CUBLAS_REAL(cublasSetWorkspace_v2);
+    CUBLAS_REAL(SLR_LIB_CUBLAS, "libcublas.so", cublasSetWorkspace_v2);
     const cublasStatus_t r = slr_real.cublasSetWorkspace_v2(handle, workspace, bytes);
     if (r == CUBLAS_STATUS_SUCCESS && slr_get(SLR_S_ENABLE))
         slr_workspace_set(handle, workspace, bytes);
@@ -106,7 +106,7 @@ cublasStatus_t cublasSetWorkspace_v2(cublasHandle_t handle, void *workspace, siz
 SLR_API
 cublasStatus_t cublasSetStream_v2(cublasHandle_t handle, cudaStream_t stream)
 {
-    CUBLAS_REAL(cublasSetStream_v2);
+    CUBLAS_REAL(SLR_LIB_CUBLAS, "libcublas.so", cublasSetStream_v2);
     const cublasStatus_t r = slr_real.cublasSetStream_v2(handle, stream);
     if (r == CUBLAS_STATUS_SUCCESS && slr_get(SLR_S_ENABLE))
         slr_workspace_reset(handle);
@@ -116,15 +116,40 @@ cublasStatus_t cublasSetStream_v2(cublasHandle_t handle, cudaStream_t stream)
 SLR_API
 cublasStatus_t cublasDestroy_v2(cublasHandle_t handle)
 {
-    CUBLAS_REAL(cublasDestroy_v2);
+    CUBLAS_REAL(SLR_LIB_CUBLAS, "libcublas.so", cublasDestroy_v2);
     if (slr_get(SLR_S_ENABLE))
         slr_workspace_forget(handle);
     return slr_real.cublasDestroy_v2(handle);
 }
 
-#define L(fn)
-#define P(fn)
-#define N(fn)
-#define B(fn) SLR_HOOK_NAME(fn);
-#define T(fn)
-#include "interpose/hooks.def"
+/* cuBLAS calls it as well; while slipring has called cuBLAS, such calls are guarded, and else they are
+ * GEMMs like any other. */
+SLR_API
+cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc, const void *alpha, const void *a,
+                              cublasLtMatrixLayout_t la, const void *b, cublasLtMatrixLayout_t lb, const void *beta,
+                              const void *c, cublasLtMatrixLayout_t lc, void *d, cublasLtMatrixLayout_t ld,
+                              const cublasLtMatmulAlgo_t *algo, void *workspace, size_t workspace_bytes,
+                              cudaStream_t stream)
+{
+    CUBLAS_REAL(SLR_LIB_CUBLASLT, "libcublasLt.so", cublasLtMatmul);
+    if (!slr_hook_gemm() || !slr_resolve(SLR_LIB_CUBLASLT))
+        return slr_real.cublasLtMatmul(handle, desc, alpha, a, la, b, lb, beta, c, lc, d, ld, algo, workspace,
+                                       workspace_bytes, stream);
+    struct slr_lt lt = {.handle = handle,
+                        .desc = desc,
+                        .la = la,
+                        .lb = lb,
+                        .lc = lc,
+                        .ld = ld,
+                        .c = c,
+                        .algo = algo,
+                        .workspace = workspace,
+                        .workspace_bytes = workspace_bytes,
+                        .stream = stream};
+    struct slr_gemm gemm = {.api = SLR_GEMM_LT, .lt = &lt, .alpha = alpha, .beta = beta, .a = a, .b = b, .c = d};
+    return slr_gemm_call(&gemm);
+}
+
+#define B(need, fn) SLR_HOOK_NAME(fn);
+#define T B
+#include "base/hooks.def"

@@ -13,8 +13,7 @@
  * library's handle for them wants to get around hooks. */
 SLR_EARLY static bool interesting(const void *handle, const char *name)
 {
-    if (!atomic_load_explicit(&slr_real_dlsym, memory_order_acquire))
-        slr_find_real_dlsym();
+    slr_dlsym_ready();
     slr_reach_seen();
     if (handle == RTLD_DEFAULT || handle == RTLD_NEXT || !name)
         return false;

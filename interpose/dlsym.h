@@ -15,15 +15,14 @@ typedef void *(*slr_dlvsym_fn)(void *handle, const char *name, const char *versi
 typedef void *(*slr_dlopen_fn)(const char *file, int mode);
 typedef void *(*slr_dlmopen_fn)(long space, const char *file, int mode);
 
-/* The C library's (real_dlsym.c); NULL until slr_find_real_dlsym has been called. */
+/* The C library's; NULL until slr_dlsym_ready has been called. */
 extern _Atomic(slr_dlsym_fn) slr_real_dlsym;
 extern _Atomic(slr_dlvsym_fn) slr_real_dlvsym;
 extern _Atomic(slr_dlopen_fn) slr_real_dlopen;
 extern _Atomic(slr_dlmopen_fn) slr_real_dlmopen;
 
-/* Finds them; to be called while slr_real_dlsym is NULL. Early code (below): it may run before
- * the C library is initialised. */
-void slr_find_real_dlsym(void);
+/* Finds them, the first time. Early code (below): it may run before the C library is initialised. */
+void slr_dlsym_ready(void);
 
 /* The real dlsym, for this library's own use with an explicit handle. */
 void *slr_dlsym(void *handle, const char *name);
@@ -39,6 +38,23 @@ void *slr_dlmopen_find(long space, const char *file, int mode);
 
 /* Finds a symbol without the dynamic linker's look-up functions, which are themselves hooked here:
  * a reference to dlvsym from this library would be bound to the dlvsym that it exports. */
+
+/* What the dynamic section of an object says; NULL and 0 where it says nothing. */
+struct slr_elf {
+    ElfW(Addr) base;
+    const ElfW(Sym) * symbols;
+    const char *strings;
+    const uint32_t *gnu_hash;
+    const ElfW(Half) * versions;
+    const ElfW(Rela) * rela, *plt;
+    size_t rela_bytes, plt_bytes;
+};
+
+/* False: it has no symbols. Early code. */
+bool slr_elf_open(struct slr_elf *o, const ElfW(Dyn) * dynamic, ElfW(Addr) base);
+
+/* The dynamic section of a loaded object. NULL: it has none, or is this library. */
+const ElfW(Dyn) * slr_elf_dynamic(const struct dl_phdr_info *object);
 
 /* The definition of `name` that RTLD_NEXT would find from this library; when no later object
  * defines it, that of any other object. NULL: none. Early code. For symbols of libraries that are

@@ -3,14 +3,6 @@
 
 #include <stddef.h>
 
-struct object {
-    const ElfW(Sym) * symbols;
-    const char *strings;
-    const uint32_t *gnu_hash;
-    const ElfW(Half) * versions;
-    ElfW(Addr) base;
-};
-
 /* glibc writes absolute addresses into the dynamic section, except where it is read-only (the
  * vDSO). */
 SLR_EARLY static const void *absolute(ElfW(Addr) base, ElfW(Addr) p)
@@ -18,25 +10,40 @@ SLR_EARLY static const void *absolute(ElfW(Addr) base, ElfW(Addr) p)
     return (const void *)(p < base ? p + base : p);
 }
 
-SLR_EARLY static bool open_object(struct object *o, const ElfW(Dyn) * d, ElfW(Addr) base)
+SLR_EARLY static void take(struct slr_elf *o, const ElfW(Dyn) * d)
 {
+    const void *p = absolute(o->base, d->d_un.d_ptr);
+    if (d->d_tag == DT_SYMTAB)
+        o->symbols = p;
+    else if (d->d_tag == DT_STRTAB)
+        o->strings = p;
+    else if (d->d_tag == DT_GNU_HASH)
+        o->gnu_hash = p;
+    else if (d->d_tag == DT_VERSYM)
+        o->versions = p;
+    else if (d->d_tag == DT_RELA)
+        o->rela = p;
+    else if (d->d_tag == DT_RELASZ)
+        o->rela_bytes = d->d_un.d_val;
+    else if (d->d_tag == DT_JMPREL)
+        o->plt = p;
+    else if (d->d_tag == DT_PLTRELSZ)
+        o->plt_bytes = d->d_un.d_val;
+}
+
+/* Field by field: a literal may be a call of memset, which is not bound yet. */
+SLR_EARLY bool slr_elf_open(struct slr_elf *o, const ElfW(Dyn) * dynamic, ElfW(Addr) base)
+{
+    o->base = base;
     o->symbols = NULL;
     o->strings = NULL;
     o->gnu_hash = NULL;
     o->versions = NULL;
-    o->base = base;
-    for (; d && d->d_tag != DT_NULL; d++) {
-        const void *p = absolute(base, d->d_un.d_ptr);
-        if (d->d_tag == DT_SYMTAB)
-            o->symbols = p;
-        else if (d->d_tag == DT_STRTAB)
-            o->strings = p;
-        else if (d->d_tag == DT_GNU_HASH)
-            o->gnu_hash = p;
-        else if (d->d_tag == DT_VERSYM)
-            o->versions = p;
-    }
-    return o->symbols && o->strings && o->gnu_hash;
+    o->rela = o->plt = NULL;
+    o->rela_bytes = o->plt_bytes = 0;
+    for (const ElfW(Dyn) *d = dynamic; d && d->d_tag != DT_NULL; d++)
+        take(o, d);
+    return o->symbols && o->strings;
 }
 
 SLR_EARLY static uint32_t hash_of(const char *name)
@@ -58,7 +65,7 @@ SLR_EARLY static bool equal(const char *a, const char *b)
 
 /* A function that is defined here, in its default version: the hidden ones are for programs linked
  * long ago. */
-SLR_EARLY static bool usable(const struct object *o, uint32_t i)
+SLR_EARLY static bool usable(const struct slr_elf *o, uint32_t i)
 {
     const ElfW(Sym) *s = &o->symbols[i];
     if (s->st_shndx == SHN_UNDEF || s->st_value == 0 || (s->st_info & 0xf) != STT_FUNC)
@@ -66,7 +73,7 @@ SLR_EARLY static bool usable(const struct object *o, uint32_t i)
     return !o->versions || (o->versions[i] & 0x8000) == 0;
 }
 
-SLR_EARLY static void *find(const struct object *o, const char *name)
+SLR_EARLY static void *find(const struct slr_elf *o, const char *name)
 {
     /* The head: number of buckets, first symbol, words of the Bloom filter, shift. */
     const uint32_t *head = o->gnu_hash;
@@ -90,8 +97,8 @@ SLR_EARLY static void *find(const struct object *o, const char *name)
 
 SLR_EARLY void *slr_elf_symbol(const ElfW(Dyn) * dynamic, ElfW(Addr) base, const char *name)
 {
-    struct object o;
-    return open_object(&o, dynamic, base) ? find(&o, name) : NULL;
+    struct slr_elf o;
+    return slr_elf_open(&o, dynamic, base) && o.gnu_hash ? find(&o, name) : NULL;
 }
 
 /* The linker's list is read without its lock. The objects that a program starts with stand first
@@ -117,6 +124,16 @@ SLR_EARLY void *slr_elf_next(const char *name)
             before = p;
     }
     return before;
+}
+
+const ElfW(Dyn) * slr_elf_dynamic(const struct dl_phdr_info *info)
+{
+    for (int i = 0; i < info->dlpi_phnum; i++)
+        if (info->dlpi_phdr[i].p_type == PT_DYNAMIC) {
+            const ElfW(Dyn) *d = (const ElfW(Dyn) *)(info->dlpi_addr + info->dlpi_phdr[i].p_vaddr);
+            return d == _DYNAMIC ? NULL : d;
+        }
+    return NULL;
 }
 
 bool slr_elf_has(const struct dl_phdr_info *info, uintptr_t p)

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "interpose/install.h"
 
+#include <dlfcn.h>
 #include "base/real.h"
 #include "base/settings.h"
-#include "interpose/gate_table.h"
+#include "cache/handles.h"
 #include "plugin/comm/stream.h"
 #include "plugin/pending/order.h"
 #include "plugin/pending/pending.h"
@@ -12,8 +13,6 @@
 /* cuda.h turns them into the second forms. */
 #undef cuCtxDestroy
 #undef cuStreamDestroy
-
-#define REAL(sym) ((__typeof__(&hook_##sym))slr_gate_found[SLR_GATE_IX_##sym])
 
 /* What it carries now, its next record need not. */
 static void share(CUevent event)
@@ -27,7 +26,7 @@ static void share(CUevent event)
 
 static CUresult hook_cuIpcGetEventHandle(CUipcEventHandle *out, CUevent event)
 {
-    CUresult r = REAL(cuIpcGetEventHandle)(out, event);
+    CUresult r = SLR_FOUND(cuIpcGetEventHandle)(out, event);
     if (r == CUDA_SUCCESS)
         share(event);
     return r;
@@ -35,51 +34,63 @@ static CUresult hook_cuIpcGetEventHandle(CUipcEventHandle *out, CUevent event)
 
 static CUresult hook_cuIpcOpenEventHandle(CUevent *out, CUipcEventHandle handle)
 {
-    CUresult r = REAL(cuIpcOpenEventHandle)(out, handle);
+    CUresult r = SLR_FOUND(cuIpcOpenEventHandle)(out, handle);
     if (r == CUDA_SUCCESS)
         share(*out);
     return r;
 }
 
-static CUresult hook_cuStreamDestroy(CUstream stream)
+static CUresult hook_cuIpcGetMemHandle(CUipcMemHandle *out, CUdeviceptr p)
 {
-    slr_order_stream_end(stream);
-    return REAL(cuStreamDestroy)(stream);
+    slr_guard++;
+    slr_memory_gives(p);
+    slr_guard--;
+    return SLR_FOUND(cuIpcGetMemHandle)(out, p);
 }
 
-static CUresult hook_cuStreamDestroy_v2(CUstream stream)
+/* NCCL exports memory of its own, also by threads of its own. */
+static bool is_nccl(const void *caller)
 {
-    slr_order_stream_end(stream);
-    return REAL(cuStreamDestroy_v2)(stream);
+    Dl_info own, nccl;
+    return slr_real.ncclGetVersion && dladdr(caller, &own) && dladdr((const void *)slr_real.ncclGetVersion, &nccl) &&
+           own.dli_fbase == nccl.dli_fbase;
 }
 
-/* With their streams, whose handles others may get. */
-#define CONTEXT_ENDS(sym, type)                                                                                        \
-    static CUresult hook_##sym(type ctx)                                                                               \
+static CUresult hook_cuMemExportToShareableHandle(void *out, CUmemGenericAllocationHandle memory,
+                                                  CUmemAllocationHandleType type, unsigned long long flags)
+{
+    if (slr_guard == 0 && !is_nccl(__builtin_return_address(0)))
+        slr_memory_gives_all();
+    return SLR_FOUND(cuMemExportToShareableHandle)(out, memory, type, flags);
+}
+
+/* Contexts with their streams, whose handles others may get. */
+#define ENDS(sym, type, note)                                                                                          \
+    static CUresult hook_##sym(type what)                                                                              \
     {                                                                                                                  \
-        slr_stream_ends();                                                                                             \
-        return REAL(sym)(ctx);                                                                                         \
+        note;                                                                                                          \
+        return SLR_FOUND(sym)(what);                                                                                   \
     }
-CONTEXT_ENDS(cuCtxDestroy, CUcontext)
-CONTEXT_ENDS(cuCtxDestroy_v2, CUcontext)
-CONTEXT_ENDS(cuGreenCtxDestroy, void *)
-
-#define INSTALL(sym)                                                                                                   \
-    if (slr_gate_found[SLR_GATE_IX_##sym])                                                                             \
-    slr_gate_real[SLR_GATE_IX_##sym] = (void *)hook_##sym
+ENDS(cuStreamDestroy, CUstream, slr_order_stream_end(what))
+ENDS(cuStreamDestroy_v2, CUstream, slr_order_stream_end(what))
+ENDS(cuCtxDestroy, CUcontext, slr_stream_ends())
+ENDS(cuCtxDestroy_v2, CUcontext, slr_stream_ends())
+ENDS(cuGreenCtxDestroy, void *, slr_stream_ends())
 
 void slr_event_install(void)
 {
     if (!slr_get(SLR_S_ENABLE))
         return;
-    INSTALL(cuStreamDestroy);
-    INSTALL(cuStreamDestroy_v2);
-    INSTALL(cuCtxDestroy);
-    INSTALL(cuCtxDestroy_v2);
-    INSTALL(cuGreenCtxDestroy);
+    SLR_INSTALL(cuStreamDestroy);
+    SLR_INSTALL(cuStreamDestroy_v2);
+    SLR_INSTALL(cuCtxDestroy);
+    SLR_INSTALL(cuCtxDestroy_v2);
+    SLR_INSTALL(cuGreenCtxDestroy);
+    SLR_INSTALL(cuIpcGetMemHandle);
+    SLR_INSTALL(cuMemExportToShareableHandle);
     /* Without it no event carries a gather, so none has to be watched. */
     if (!slr_real.cuStreamGetCtx)
         return;
-    INSTALL(cuIpcGetEventHandle);
-    INSTALL(cuIpcOpenEventHandle);
+    SLR_INSTALL(cuIpcGetEventHandle);
+    SLR_INSTALL(cuIpcOpenEventHandle);
 }

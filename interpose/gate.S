@@ -194,9 +194,8 @@ slr_gate_enter:
 
 /* __COUNTER__ starts at 0 in this file and grows by one for each row, as the enumeration of
  * gate_table.h does. */
-#define X(sym, cls, arg, why) GATE sym, slr_stub_##sym, __COUNTER__
+#define X(sym, cls, arg, why) GATE sym, slr_stub_##sym, __COUNTER__;
 #include "interpose/gate.def"
-#undef X
 
 #define S1 SPARE __COUNTER__;
 #define S4 S1 S1 S1 S1

@@ -7,8 +7,8 @@
 #include <string.h>
 #include "base/log.h"
 #include "base/real.h"
-#include "interpose/resolve.h"
 #include "cache/captures.h"
+#include "interpose/resolve.h"
 
 /* In use. The row is written before the address that finds it. */
 static _Atomic(void *) spare_real[SLR_GATE_SPARES];
@@ -78,7 +78,6 @@ static bool harmless(const char *symbol, const void *real)
     static const char *const names[] = {
 #define H(name, why) #name,
 #include "interpose/harmless.def"
-#undef H
     };
     bool per_thread;
     const size_t n = base_length(symbol, &per_thread);

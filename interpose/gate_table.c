@@ -12,7 +12,6 @@ enum { WHY_OP = SLR_R_JOIN_OTHER_OP, WHY_HOST = SLR_R_JOIN_HOST_SYNC };
 const struct slr_gate_row slr_gate_rows[SLR_GATE_COUNT] = {
 #define X(sym, cls, arg, why) {#sym, SLR_GATE_##cls, arg, WHY_##why, PER_THREAD(#sym)},
 #include "interpose/gate.def"
-#undef X
 };
 
 struct slr_gate_row slr_gate_spare_rows[SLR_GATE_SPARES];

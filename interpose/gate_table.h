@@ -10,7 +10,6 @@
 enum slr_gate_index {
 #define X(sym, cls, arg, why) SLR_GATE_IX_##sym,
 #include "interpose/gate.def"
-#undef X
     SLR_GATE_COUNT
 };
 

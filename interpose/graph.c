@@ -5,7 +5,6 @@
 #include "base/settings.h"
 #include "cache/blocks.h"
 #include "cache/captures.h"
-#include "interpose/gate_table.h"
 #include "plugin/record/replay.h"
 #include "plugin/graphs/graphs.h"
 #include "plugin/record/record.h"
@@ -17,17 +16,20 @@
 #undef cuGraphInstantiateWithParams
 #undef cuStreamBeginCapture
 
-/* The stream that a per-thread form means. */
+/* The hooks of two forms of a function; `own` is what the stream means, which in the per-thread form is
+ * another one when none is given. */
 #define OWN(stream) ((stream) ? (stream) : CU_STREAM_PER_THREAD)
-
-#define REAL(sym) ((__typeof__(&hook_##sym))slr_gate_found[SLR_GATE_IX_##sym])
+#define FORMS(HOOK, sym, a, b) HOOK(sym##a, stream) HOOK(sym##b, OWN(stream))
+#define INSTALL_FORMS(sym, a, b)                                                                                       \
+    SLR_INSTALL(sym##a);                                                                                               \
+    SLR_INSTALL(sym##b)
 
 /* The capture is announced before it begins: see slr_block_captures. */
 #define BEGIN(sym, after, params, args)                                                                                \
     static CUresult hook_##sym params                                                                                  \
     {                                                                                                                  \
         slr_block_captures(1);                                                                                         \
-        CUresult r = REAL(sym) args;                                                                                   \
+        CUresult r = SLR_FOUND(sym) args;                                                                              \
         if (r != CUDA_SUCCESS)                                                                                         \
             slr_block_captures(-1);                                                                                    \
         else                                                                                                           \
@@ -56,12 +58,9 @@ static void began(CUstream stream)
           (CUstream stream, CUgraph graph, const CUgraphNode *nodes, const CUgraphEdgeData *data, size_t n,            \
            CUstreamCaptureMode mode),                                                                                  \
           (stream, graph, nodes, data, n, mode))
-BEGIN_PLAIN(cuStreamBeginCapture, stream) /* the first form takes no mode, and does not miss it */
-BEGIN_PLAIN(cuStreamBeginCapture_ptsz, OWN(stream))
-BEGIN_PLAIN(cuStreamBeginCapture_v2, stream)
-BEGIN_PLAIN(cuStreamBeginCapture_v2_ptsz, OWN(stream))
-BEGIN_GRAPH(cuStreamBeginCaptureToGraph, stream)
-BEGIN_GRAPH(cuStreamBeginCaptureToGraph_ptsz, OWN(stream))
+FORMS(BEGIN_PLAIN, cuStreamBeginCapture, , _ptsz) /* these take no mode, and do not miss it */
+FORMS(BEGIN_PLAIN, cuStreamBeginCapture, _v2, _v2_ptsz)
+FORMS(BEGIN_GRAPH, cuStreamBeginCaptureToGraph, , _ptsz)
 
 /* Since CUDA 13.1 and later: declared here, as an older cuda.h has to do. A graph that is captured anew
  * has nodes of its own already; what goes to a CIG context is no graph. */
@@ -70,10 +69,8 @@ BEGIN_GRAPH(cuStreamBeginCaptureToGraph_ptsz, OWN(stream))
           (CUstream stream, CUstreamCaptureMode mode, CUgraph graph, void (*ask)(void), void *data),                   \
           (stream, mode, graph, ask, data))
 #define BEGIN_CIG(sym, own) BEGIN(sym, began_given(own), (CUstream stream, void *params), (stream, params))
-BEGIN_RECAPTURE(cuStreamBeginRecaptureToGraph, stream)
-BEGIN_RECAPTURE(cuStreamBeginRecaptureToGraph_ptsz, OWN(stream))
-BEGIN_CIG(cuStreamBeginCaptureToCig, stream)
-BEGIN_CIG(cuStreamBeginCaptureToCig_ptsz, OWN(stream))
+FORMS(BEGIN_RECAPTURE, cuStreamBeginRecaptureToGraph, , _ptsz)
+FORMS(BEGIN_CIG, cuStreamBeginCaptureToCig, , _ptsz)
 
 static bool capturing(CUstream stream)
 {
@@ -89,7 +86,7 @@ static bool capturing(CUstream stream)
         bool before = capturing(own);                                                                                  \
         const unsigned long long capture = slr_graph_capture(own, NULL);                                               \
         slr_record_end(own);                                                                                           \
-        CUresult r = REAL(sym) args;                                                                                   \
+        CUresult r = SLR_FOUND(sym) args;                                                                              \
         if (before && !capturing(own)) {                                                                               \
             slr_block_captures(-1);                                                                                    \
             slr_capture_given_ends(capture);                                                                           \
@@ -97,14 +94,14 @@ static bool capturing(CUstream stream)
         }                                                                                                              \
         return r;                                                                                                      \
     }
-END(cuStreamEndCapture, stream, (CUstream stream, CUgraph *graph), (stream, graph))
-END(cuStreamEndCapture_ptsz, OWN(stream), (CUstream stream, CUgraph *graph), (stream, graph))
-END(cuStreamEndCaptureToCig, stream, (CUstream stream), (stream))
-END(cuStreamEndCaptureToCig_ptsz, OWN(stream), (CUstream stream), (stream))
+#define END_GRAPH(sym, own) END(sym, own, (CUstream stream, CUgraph * graph), (stream, graph))
+#define END_CIG(sym, own) END(sym, own, (CUstream stream), (stream))
+FORMS(END_GRAPH, cuStreamEndCapture, , _ptsz)
+FORMS(END_CIG, cuStreamEndCaptureToCig, , _ptsz)
 
 static CUresult hook_cuGraphCreate(CUgraph *out, unsigned flags)
 {
-    CUresult r = REAL(cuGraphCreate)(out, flags);
+    CUresult r = SLR_FOUND(cuGraphCreate)(out, flags);
     if (r == CUDA_SUCCESS)
         slr_graph_made(*out);
     return r;
@@ -112,7 +109,7 @@ static CUresult hook_cuGraphCreate(CUgraph *out, unsigned flags)
 
 static CUresult hook_cuGraphClone(CUgraph *out, CUgraph from)
 {
-    CUresult r = REAL(cuGraphClone)(out, from);
+    CUresult r = SLR_FOUND(cuGraphClone)(out, from);
     if (r == CUDA_SUCCESS)
         slr_graph_cloned(*out, from);
     return r;
@@ -120,28 +117,28 @@ static CUresult hook_cuGraphClone(CUgraph *out, CUgraph from)
 
 static CUresult hook_cuGraphDestroy(CUgraph graph)
 {
-    return slr_graph_ends(graph) ? REAL(cuGraphDestroy)(graph) : CUDA_SUCCESS;
+    return slr_graph_ends(graph) ? SLR_FOUND(cuGraphDestroy)(graph) : CUDA_SUCCESS;
 }
 
 static CUresult hook_cuGraphDestroyNode(CUgraphNode node)
 {
     slr_graph_node_ends(node);
-    return REAL(cuGraphDestroyNode)(node);
+    return SLR_FOUND(cuGraphDestroyNode)(node);
 }
 
 static CUresult hook_cuGraphExecDestroy(CUgraphExec exec)
 {
     CUgraph late = slr_graph_exec_ends(exec);
-    CUresult r = REAL(cuGraphExecDestroy)(exec);
+    CUresult r = SLR_FOUND(cuGraphExecDestroy)(exec);
     if (late)
-        REAL(cuGraphDestroy)(late);
+        SLR_FOUND(cuGraphDestroy)(late);
     return r;
 }
 
 #define INSTANTIATE(sym, params, args)                                                                                 \
     static CUresult hook_##sym params                                                                                  \
     {                                                                                                                  \
-        CUresult r = REAL(sym) args;                                                                                   \
+        CUresult r = SLR_FOUND(sym) args;                                                                              \
         slr_graph_instantiated(r == CUDA_SUCCESS ? *out : NULL, graph, r);                                             \
         return r;                                                                                                      \
     }
@@ -159,7 +156,7 @@ INSTANTIATE(cuGraphInstantiateWithParams_ptsz, (CUgraphExec * out, CUgraph graph
 #define UPDATE(sym, params, args)                                                                                      \
     static CUresult hook_##sym params                                                                                  \
     {                                                                                                                  \
-        CUresult r = REAL(sym) args;                                                                                   \
+        CUresult r = SLR_FOUND(sym) args;                                                                              \
         if (r == CUDA_SUCCESS)                                                                                         \
             slr_graph_updated(exec, graph);                                                                            \
         return r;                                                                                                      \
@@ -171,7 +168,7 @@ UPDATE(cuGraphExecUpdate_v2, (CUgraphExec exec, CUgraph graph, CUgraphExecUpdate
 
 static CUresult hook_cuGraphExecChildGraphNodeSetParams(CUgraphExec exec, CUgraphNode node, CUgraph child)
 {
-    CUresult r = REAL(cuGraphExecChildGraphNodeSetParams)(exec, node, child);
+    CUresult r = SLR_FOUND(cuGraphExecChildGraphNodeSetParams)(exec, node, child);
     if (r == CUDA_SUCCESS)
         slr_graph_child_set(exec, child);
     return r;
@@ -179,7 +176,7 @@ static CUresult hook_cuGraphExecChildGraphNodeSetParams(CUgraphExec exec, CUgrap
 
 static CUresult hook_cuGraphExecNodeSetParams(CUgraphExec exec, CUgraphNode node, CUgraphNodeParams *params)
 {
-    CUresult r = REAL(cuGraphExecNodeSetParams)(exec, node, params);
+    CUresult r = SLR_FOUND(cuGraphExecNodeSetParams)(exec, node, params);
     if (r == CUDA_SUCCESS && params->type == CU_GRAPH_NODE_TYPE_GRAPH)
         slr_graph_child_set(exec, params->graph.graph);
     return r;
@@ -188,7 +185,7 @@ static CUresult hook_cuGraphExecNodeSetParams(CUgraphExec exec, CUgraphNode node
 static CUresult hook_cuGraphAddChildGraphNode(CUgraphNode *out, CUgraph graph, const CUgraphNode *from, size_t n,
                                               CUgraph child)
 {
-    CUresult r = REAL(cuGraphAddChildGraphNode)(out, graph, from, n, child);
+    CUresult r = SLR_FOUND(cuGraphAddChildGraphNode)(out, graph, from, n, child);
     if (r == CUDA_SUCCESS)
         slr_graph_child_added(graph, child, *out);
     return r;
@@ -206,7 +203,7 @@ static void node_added(CUgraph graph, CUgraphNode added, const CUgraphNodeParams
 static CUresult hook_cuGraphAddNode(CUgraphNode *out, CUgraph graph, const CUgraphNode *from, size_t n,
                                     CUgraphNodeParams *node)
 {
-    CUresult r = REAL(cuGraphAddNode)(out, graph, from, n, node);
+    CUresult r = SLR_FOUND(cuGraphAddNode)(out, graph, from, n, node);
     if (r == CUDA_SUCCESS)
         node_added(graph, *out, node);
     return r;
@@ -215,7 +212,7 @@ static CUresult hook_cuGraphAddNode(CUgraphNode *out, CUgraph graph, const CUgra
 static CUresult hook_cuGraphAddNode_v2(CUgraphNode *out, CUgraph graph, const CUgraphNode *from,
                                        const CUgraphEdgeData *edges, size_t n, CUgraphNodeParams *node)
 {
-    CUresult r = REAL(cuGraphAddNode_v2)(out, graph, from, edges, n, node);
+    CUresult r = SLR_FOUND(cuGraphAddNode_v2)(out, graph, from, edges, n, node);
     if (r == CUDA_SUCCESS)
         node_added(graph, *out, node);
     return r;
@@ -244,55 +241,38 @@ static CUresult launch(CUresult (*real)(CUgraphExec, CUstream), CUgraphExec exec
     static CUresult hook_##sym(CUgraphExec exec, CUstream stream)                                                      \
     {                                                                                                                  \
         if (__builtin_expect(atomic_load_explicit(&slr_graphs_held, memory_order_relaxed) != 0, 0))                    \
-            return launch(REAL(sym), exec, stream, own);                                                               \
-        return REAL(sym)(exec, stream);                                                                                \
+            return launch(SLR_FOUND(sym), exec, stream, own);                                                          \
+        return SLR_FOUND(sym)(exec, stream);                                                                           \
     }
-LAUNCH(cuGraphLaunch, stream)
-LAUNCH(cuGraphLaunch_ptsz, OWN(stream))
-
-#define INSTALL(sym)                                                                                                   \
-    if (slr_gate_found[SLR_GATE_IX_##sym])                                                                             \
-    slr_gate_real[SLR_GATE_IX_##sym] = (void *)hook_##sym
+FORMS(LAUNCH, cuGraphLaunch, , _ptsz)
 
 static void install_captures(void)
 {
-    INSTALL(cuStreamBeginCapture);
-    INSTALL(cuStreamBeginCapture_ptsz);
-    INSTALL(cuStreamBeginCapture_v2);
-    INSTALL(cuStreamBeginCapture_v2_ptsz);
-    INSTALL(cuStreamBeginCaptureToGraph);
-    INSTALL(cuStreamBeginCaptureToGraph_ptsz);
-    INSTALL(cuStreamBeginRecaptureToGraph);
-    INSTALL(cuStreamBeginRecaptureToGraph_ptsz);
-    INSTALL(cuStreamBeginCaptureToCig);
-    INSTALL(cuStreamBeginCaptureToCig_ptsz);
-    INSTALL(cuStreamEndCaptureToCig);
-    INSTALL(cuStreamEndCaptureToCig_ptsz);
-    INSTALL(cuStreamEndCapture);
-    INSTALL(cuStreamEndCapture_ptsz);
+    INSTALL_FORMS(cuStreamBeginCapture, , _ptsz);
+    INSTALL_FORMS(cuStreamBeginCapture, _v2, _v2_ptsz);
+    INSTALL_FORMS(cuStreamBeginCaptureToGraph, , _ptsz);
+    INSTALL_FORMS(cuStreamBeginRecaptureToGraph, , _ptsz);
+    INSTALL_FORMS(cuStreamBeginCaptureToCig, , _ptsz);
+    INSTALL_FORMS(cuStreamEndCaptureToCig, , _ptsz);
+    INSTALL_FORMS(cuStreamEndCapture, , _ptsz);
 }
 
 static void install_graphs(void)
 {
-    INSTALL(cuGraphAddChildGraphNode);
-    INSTALL(cuGraphAddNode);
-    INSTALL(cuGraphAddNode_v2);
-    INSTALL(cuGraphClone);
-    INSTALL(cuGraphCreate);
-    INSTALL(cuGraphDestroy);
-    INSTALL(cuGraphDestroyNode);
-    INSTALL(cuGraphExecChildGraphNodeSetParams);
-    INSTALL(cuGraphExecDestroy);
-    INSTALL(cuGraphExecNodeSetParams);
-    INSTALL(cuGraphExecUpdate);
-    INSTALL(cuGraphExecUpdate_v2);
-    INSTALL(cuGraphInstantiate);
-    INSTALL(cuGraphInstantiateWithFlags);
-    INSTALL(cuGraphInstantiateWithParams);
-    INSTALL(cuGraphInstantiateWithParams_ptsz);
-    INSTALL(cuGraphInstantiate_v2);
-    INSTALL(cuGraphLaunch);
-    INSTALL(cuGraphLaunch_ptsz);
+    SLR_INSTALL(cuGraphAddChildGraphNode);
+    INSTALL_FORMS(cuGraphAddNode, , _v2);
+    SLR_INSTALL(cuGraphClone);
+    SLR_INSTALL(cuGraphCreate);
+    SLR_INSTALL(cuGraphDestroy);
+    SLR_INSTALL(cuGraphDestroyNode);
+    SLR_INSTALL(cuGraphExecChildGraphNodeSetParams);
+    SLR_INSTALL(cuGraphExecDestroy);
+    SLR_INSTALL(cuGraphExecNodeSetParams);
+    INSTALL_FORMS(cuGraphExecUpdate, , _v2);
+    INSTALL_FORMS(cuGraphInstantiate, , _v2);
+    SLR_INSTALL(cuGraphInstantiateWithFlags);
+    INSTALL_FORMS(cuGraphInstantiateWithParams, , _ptsz);
+    INSTALL_FORMS(cuGraphLaunch, , _ptsz);
 }
 
 void slr_graph_install(void)

@@ -28,16 +28,6 @@ static inline bool slr_hook_gemm(void)
     return slr_hook_pending() || (atomic_load_explicit(&slr_gemm_watch, memory_order_relaxed) != 0 && slr_guard == 0);
 }
 
-/* One error line for each function: it was called, and the library that should have it does not. */
-void slr_hook_missing(const char *library, const char *function);
-
-/* For each NCCL hook: whether slipring can work here, that is, has all functions that it needs. The
- * answer must not change between the calls of a group or of a communicator, so the driver is loaded
- * when nobody has done so yet; NCCL is about to. The first call arranges for slipring's part in a
- * fork and at the process's end; a process that calls none of NCCL's hooked functions registers
- * nothing. */
-bool slr_hook_nccl_ready(void);
-
 /* Which of our functions stands for which real one. */
 
 /* Marks a function that is exported (it must also be in hooks.def). */

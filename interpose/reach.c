@@ -7,8 +7,10 @@
 #include <pthread.h>
 #include <stddef.h>
 #include "base/log.h"
+#include "base/real.h"
 #include "cache/captures.h"
 #include "interpose/dlsym.h"
+#include "interpose/hooked.h"
 #include "interpose/resolve.h"
 #include "plugin/pending/pending.h"
 #include "plugin/produce/product.h"
@@ -101,15 +103,9 @@ static bool deep(const char *file, int mode)
     return file && (mode & RTLD_DEEPBIND) && !(mode & RTLD_NOLOAD);
 }
 
-static void ready(void)
-{
-    if (!atomic_load_explicit(&slr_real_dlsym, memory_order_acquire))
-        slr_find_real_dlsym();
-}
-
 SLR_EARLY void *slr_dlopen_find(const char *file, int mode)
 {
-    ready();
+    slr_dlsym_ready();
     slr_reach_seen();
     if (deep(file, mode))
         begin_deep();
@@ -118,7 +114,7 @@ SLR_EARLY void *slr_dlopen_find(const char *file, int mode)
 
 SLR_EARLY void *slr_dlmopen_find(long space, const char *file, int mode)
 {
-    ready();
+    slr_dlsym_ready();
     slr_reach_seen();
     if (space != LM_ID_BASE && file && !(mode & RTLD_NOLOAD)) {
         past(file, "dlmopen");
@@ -129,13 +125,92 @@ SLR_EARLY void *slr_dlmopen_find(long space, const char *file, int mode)
     return NULL;
 }
 
+/* ---- an object ---- */
+
+/* How a loaded object's calls of hooked functions are bound: read from its dynamic relocations and the
+ * addresses that the dynamic linker has put in their places. */
+enum imports {
+    IMPORTS_WELL,    /* to slipring, to nothing that is hooked, or to what somebody else has put in front of it */
+    IMPORTS_LATER,   /* lazily: some are not bound yet */
+    IMPORTS_LOADING, /* the linker has not come to all of them */
+    IMPORTS_PAST     /* some to the very function that slipring stands for */
+};
+
+#if defined(__x86_64__)
+enum { CALL = R_X86_64_JUMP_SLOT, ADDRESS = R_X86_64_GLOB_DAT, POINTER = R_X86_64_64 };
+#elif defined(__aarch64__)
+enum { CALL = R_AARCH64_JUMP_SLOT, ADDRESS = R_AARCH64_GLOB_DAT, POINTER = R_AARCH64_ABS64 };
+#endif
+
+/* A library's calls of its own functions are none of slipring's business. */
+static enum imports bound(const struct dl_phdr_info *info, const char *name, uintptr_t to, bool call)
+{
+    const struct slr_hooked *h = slr_hooked_find(name);
+    if (!h)
+        return IMPORTS_WELL;
+    const void *real = slr_found(h->lib) ? *h->real : NULL;
+    if (real && to == (uintptr_t)real)
+        return slr_elf_has(info, to) ? IMPORTS_WELL : IMPORTS_PAST;
+    if (call && slr_elf_has(info, to)) /* into its procedure linkage table */
+        return IMPORTS_LATER;
+    /* Still what the file has there: nothing, or an offset. No object lies so low. */
+    if (to < info->dlpi_addr && (to == 0 || (call && slr_elf_has(info, to + info->dlpi_addr))))
+        return IMPORTS_LOADING;
+    return IMPORTS_WELL;
+}
+
+struct object {
+    const struct dl_phdr_info *info;
+    struct slr_elf elf;
+};
+
+static enum imports relocations(const struct object *o, const ElfW(Rela) * rela, size_t bytes, const char **symbol)
+{
+    const size_t n = rela ? bytes / sizeof *rela : 0;
+    enum imports worst = IMPORTS_WELL;
+    for (size_t i = 0; i < n && worst != IMPORTS_PAST; i++) {
+        const unsigned type = (unsigned)ELF64_R_TYPE(rela[i].r_info);
+        if (type != CALL && type != ADDRESS && type != POINTER)
+            continue;
+        const ElfW(Sym) *s = &o->elf.symbols[ELF64_R_SYM(rela[i].r_info)];
+        const char *name = o->elf.strings + s->st_name;
+        const bool wanted = (*name == 'c' && name[1] == 'u') || *name == 'n' || *name == 'd';
+        /* What it defines itself is its own (-Bsymbolic), or whoever comes first, as with any import. */
+        if (!wanted)
+            continue;
+        const uintptr_t to = *(const uintptr_t *)(o->info->dlpi_addr + rela[i].r_offset);
+        const enum imports how = bound(o->info, name, to, type == CALL);
+        if (how > worst) {
+            worst = how;
+            *symbol = name;
+        }
+    }
+    return worst;
+}
+
+/* *symbol: by which import it is so; stays as it is when all is well. What is found depends on which libraries are. */
+static enum imports imports_of(const struct dl_phdr_info *info, const char **symbol)
+{
+    struct object o = {.info = info};
+    if (!slr_elf_open(&o.elf, slr_elf_dynamic(info), info->dlpi_addr))
+        return IMPORTS_WELL;
+    const enum imports data = relocations(&o, o.elf.rela, o.elf.rela_bytes, symbol);
+    if (data == IMPORTS_PAST)
+        return data;
+    const char *by = *symbol;
+    const enum imports calls = relocations(&o, o.elf.plt, o.elf.plt_bytes, &by);
+    if (calls > data)
+        *symbol = by;
+    return calls > data ? calls : data;
+}
+
 /* ---- looking ---- */
 
 /* What the last look has seen; under the lock, the first also read without it. */
 static _Atomic unsigned long long seen_adds;
 static unsigned long long seen_subs;
 static unsigned seen_objects; /* from the front of the list; new ones come behind */
-static unsigned seen_reals;
+static unsigned seen_libraries;
 static _Atomic bool late; /* slipring does not come first in the global scope */
 
 struct look {
@@ -143,7 +218,7 @@ struct look {
     unsigned end;   /* the first that has to be looked at again */
     unsigned usual; /* so many from the front are bound as usual, also lazily */
     bool lazily;    /* in others what is bound lazily counts as bypassing */
-    enum slr_imports worst;
+    enum imports worst;
     const char *symbol;
     char object[512];
     unsigned long long adds, subs;
@@ -171,10 +246,10 @@ static int each(struct dl_phdr_info *info, size_t size, void *out)
     }
     if (x->at++ < seen_objects)
         return 0;
-    enum slr_imports how = slr_imports_of(info, &symbol);
-    if (how == SLR_IMPORTS_LATER)
-        how = x->lazily && x->at > x->usual ? SLR_IMPORTS_PAST : SLR_IMPORTS_WELL;
-    if (how == SLR_IMPORTS_LOADING && x->end == 0)
+    enum imports how = imports_of(info, &symbol);
+    if (how == IMPORTS_LATER)
+        how = x->lazily && x->at > x->usual ? IMPORTS_PAST : IMPORTS_WELL;
+    if (how == IMPORTS_LOADING && x->end == 0)
         x->end = x->at;
     if (how > x->worst) {
         x->worst = how;
@@ -184,7 +259,7 @@ static int each(struct dl_phdr_info *info, size_t size, void *out)
             x->object[n] = info->dlpi_name[n];
         x->object[n] = 0;
     }
-    return how == SLR_IMPORTS_PAST;
+    return how == IMPORTS_PAST;
 }
 
 /* Under the lock. Whether something bypasses. `own`: the calling thread is counted, and opens nothing any more. */
@@ -192,14 +267,14 @@ static bool walk(struct look *x, unsigned own)
 {
     const unsigned long long now = atomic_load(&opened);
     const bool open = atomic_load(&slr_reach_word) != own;
-    const unsigned reals = slr_imports_begin();
-    if (reals != seen_reals)
+    const unsigned libraries = slr_found_count();
+    if (libraries != seen_libraries)
         seen_objects = 0;
     *x = (struct look){.lazily = late || now != atomic_load(&seen_opened)};
     dl_iterate_phdr(each, x);
-    if (x->worst == SLR_IMPORTS_PAST)
+    if (x->worst == IMPORTS_PAST)
         return true;
-    seen_reals = reals;
+    seen_libraries = libraries;
     seen_subs = x->subs;
     seen_objects = x->end ? x->end - 1 : x->at;
     /* What is not bound yet while nobody opens anything deep is loaded as usual. */

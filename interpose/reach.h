@@ -13,7 +13,7 @@
  * cuBLAS in it is not the one that is followed, and reaches the driver by the hooked dlsym.
  *
  * How it shows. Imports of such an object have been bound to the very function that slipring stands for
- * (enum slr_imports): to the driver's, NCCL's or cuBLAS's, or to the C library's dlsym, with which it can get
+ * (enum imports, reach.c): to the driver's, NCCL's or cuBLAS's, or to the C library's dlsym, with which it can get
  * these. Where imports are bound lazily nothing shows yet: in what was loaded since something has been opened with
  * RTLD_DEEPBIND and not been looked at, and in all if slipring was opened late, that counts as bypassing.
  *
@@ -41,32 +41,10 @@
 #ifndef SLR_INTERPOSE_REACH_H
 #define SLR_INTERPOSE_REACH_H
 
-#include <stdatomic.h>
-#include <stdbool.h>
-#include "base/real.h"
-#include <link.h>
-
 /* Once, when NCCL is first used: from now on gathers ask (slr_reach_looks). */
 void slr_reach_install(void);
 
 /* The calling thread is not opening anything any more. Early code. */
 void slr_reach_seen(void);
-
-/* How a loaded object's calls of hooked functions are bound: read from its dynamic relocations and the
- * addresses that the dynamic linker has put in their places. */
-
-enum slr_imports {
-    SLR_IMPORTS_WELL,    /* to slipring, to nothing that is hooked, or to what somebody else has put in front of it */
-    SLR_IMPORTS_LATER,   /* lazily: some are not bound yet */
-    SLR_IMPORTS_LOADING, /* the linker has not come to all of them */
-    SLR_IMPORTS_PAST     /* some to the very function that slipring stands for */
-};
-
-/* The real functions, looked up anew: libraries are found one after the other. Not thread-safe. Returns how
- * many there are. */
-unsigned slr_imports_begin(void);
-
-/* Then of each object. *symbol: by which import it is so; stays as it is when all is well. */
-enum slr_imports slr_imports_of(const struct dl_phdr_info *object, const char **symbol);
 
 #endif

@@ -5,6 +5,7 @@
 #include <link.h>
 #include <stddef.h>
 #include <stdint.h>
+#include "base/hash.h"
 #include "base/log.h"
 #include "base/real.h"
 #include "base/wait.h"
@@ -35,13 +36,8 @@ static const struct slot slots[] = {
 #define B(need, fn) {TEXT(fn), (void **)&slr_real.fn, SLR_LIB_CUBLAS, NEED_##need},
 #define T(need, fn) {TEXT(fn), (void **)&slr_real.fn, SLR_LIB_CUBLASLT, NEED_##need},
 #include "base/real.def"
-#undef D
-#undef N
-#undef B
-#undef T
 #define X(sym, cls, arg, why) {#sym, &slr_gate_found[SLR_GATE_IX_##sym], SLR_LIB_CUDA, false},
 #include "interpose/gate.def"
-#undef X
     {"cuEventElapsedTime", &elapsed_time, SLR_LIB_CUDA, false},
     {"cuGetProcAddress", &slr_real_cuGetProcAddress, SLR_LIB_CUDA, false},
     {"cuGetProcAddress_v2", &slr_real_cuGetProcAddress_v2, SLR_LIB_CUDA, false},
@@ -64,16 +60,11 @@ static int probe(struct dl_phdr_info *info, size_t size, void *ctx)
 {
     const char **arg = ctx; /* in: the symbol; out: the object's name */
     (void)size;
-    for (int i = 0; i < info->dlpi_phnum; i++) {
-        if (info->dlpi_phdr[i].p_type != PT_DYNAMIC)
-            continue;
-        const ElfW(Dyn) *d = (const ElfW(Dyn) *)(info->dlpi_addr + info->dlpi_phdr[i].p_vaddr);
-        if (d != _DYNAMIC && slr_elf_symbol(d, info->dlpi_addr, arg[0])) {
-            arg[1] = info->dlpi_name;
-            return 1;
-        }
-    }
-    return 0;
+    const ElfW(Dyn) *d = slr_elf_dynamic(info);
+    if (!d || !slr_elf_symbol(d, info->dlpi_addr, arg[0]))
+        return 0;
+    arg[1] = info->dlpi_name;
+    return 1;
 }
 
 /* A handle that stays open, or NULL. */
@@ -102,7 +93,6 @@ static void install_gate(void)
     slr_alloc_install();
     slr_connections_install();
     slr_event_install();
-    slr_given_install();
     slr_graph_install();
     slr_log_enabled(SLR_LOG_WARN); /* tells the problems of the settings just used */
     atomic_fetch_and_explicit(&slr_gate_word, ~SLR_GATE_UNRESOLVED, memory_order_release);
@@ -139,7 +129,15 @@ __attribute__((noinline)) static bool find_first(enum slr_lib lib)
 
 bool slr_found(enum slr_lib lib)
 {
-    return slr_once_done(&published[lib]);
+    return lib == SLR_LIB_C || slr_once_done(&published[lib]);
+}
+
+unsigned slr_found_count(void)
+{
+    unsigned n = 0;
+    for (int lib = 0; lib < SLR_LIB_COUNT; lib++)
+        n += slr_once_done(&published[lib]);
+    return n;
 }
 
 bool slr_find(enum slr_lib lib)
@@ -177,13 +175,13 @@ static bool complete(enum slr_lib lib)
 }
 
 /* 0: not asked, 1: incomplete, 2: complete. What a library has does not change. */
-static bool resolve(enum slr_lib lib)
+bool slr_resolve(enum slr_lib lib)
 {
     static _Atomic int known[SLR_LIB_COUNT];
     int k = atomic_load_explicit(&known[lib], memory_order_acquire);
     if (k == 0) {
         bool all = complete(lib);
-        if (!all && !slr_once_done(&published[lib]))
+        if (!all && !slr_found(lib))
             return false;
         k = all ? 2 : 1;
         atomic_store_explicit(&known[lib], k, memory_order_release);
@@ -191,30 +189,18 @@ static bool resolve(enum slr_lib lib)
     return k == 2;
 }
 
-static bool resolve_cuda(void)
-{
-    return resolve(SLR_LIB_CUDA);
-}
-
-bool slr_resolve_nccl(void)
-{
-    return resolve(SLR_LIB_NCCL);
-}
-
-bool slr_resolve_cublas(void)
-{
-    return resolve(SLR_LIB_CUBLAS);
-}
-
-bool slr_resolve_cublaslt(void)
-{
-    return resolve(SLR_LIB_CUBLASLT);
-}
-
 bool slr_resolve_cuda_load(void)
 {
     if (!slr_find_cuda())
         /* Kept open; slr_find sees whether it is there. */
         dlopen(libs[SLR_LIB_CUDA].soname[0], RTLD_LAZY | RTLD_LOCAL);
-    return resolve_cuda();
+    return slr_resolve(SLR_LIB_CUDA);
+}
+
+void slr_hook_missing(const char *library, const char *function)
+{
+    uint64_t key = slr_mix((uint64_t)(uintptr_t)library, (uint64_t)(uintptr_t)function);
+    if (slr_log_first(key))
+        slr_log(SLR_LOG_ERROR, "call", "library=%s symbol=%s msg=%s", library, function,
+                "called, but the library is not loaded or does not have it");
 }

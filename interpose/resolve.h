@@ -14,14 +14,22 @@
 
 #include <stdbool.h>
 
-enum slr_lib { SLR_LIB_CUDA, SLR_LIB_NCCL, SLR_LIB_CUBLAS, SLR_LIB_CUBLASLT, SLR_LIB_COUNT };
+enum slr_lib {
+    SLR_LIB_CUDA,
+    SLR_LIB_NCCL,
+    SLR_LIB_CUBLAS,
+    SLR_LIB_CUBLASLT,
+    SLR_LIB_COUNT,
+    SLR_LIB_C = SLR_LIB_COUNT /* always there; dlsym.h has its functions */
+};
 
 /* True when the library is loaded; its functions are then in slr_real (and slr_gate_found), those
  * that it lacks as NULL. Tried anew at each call until it is found. Says nothing. */
 bool slr_find(enum slr_lib lib);
 
-/* The same without trying. */
+/* The same without trying; and how many of the libraries are found. */
 bool slr_found(enum slr_lib lib);
+unsigned slr_found_count(void);
 
 static inline bool slr_find_cuda(void)
 {
@@ -30,13 +38,13 @@ static inline bool slr_find_cuda(void)
 
 /* True when the library is loaded and has all functions that real.def requires. Otherwise one error
  * line names what is missing. */
-bool slr_resolve_nccl(void);
-bool slr_resolve_cublas(void);
-bool slr_resolve_cublaslt(void);
+bool slr_resolve(enum slr_lib lib);
 
-/* The same of the driver, which is loaded when nobody has done so: for calls after which NCCL will.
- */
+/* The same of the driver, loaded when nobody has done so: for calls after which NCCL will. */
 bool slr_resolve_cuda_load(void);
+
+/* One error line for each function: it was called, and the library that should have it does not. */
+void slr_hook_missing(const char *library, const char *function);
 
 /* Whether the driver's export `name` is at `real`. */
 bool slr_is_drivers(const char *name, const void *real);

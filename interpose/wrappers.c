@@ -12,6 +12,7 @@
 #include "base/real.h"
 #include "base/wait.h"
 #include "interpose/gate_table.h"
+#include "interpose/hooked.h"
 #include "interpose/resolve.h"
 
 /* These two are in this file, below. */
@@ -25,114 +26,54 @@ SLR_HOOK_NAME(cuGetProcAddress_v2);
  * (gate.S). */
 #define X(sym, cls, arg, why) extern const char slr_stub_##sym[] __attribute__((visibility("hidden")));
 #include "interpose/gate.def"
-#undef X
-#define L(sym)
-#define P(sym)
-#define N(sym) extern const char slr_hook_##sym[] __attribute__((visibility("hidden")));
-#define B(sym) N(sym)
-#define T(sym) N(sym)
-#include "interpose/hooks.def"
-#undef L
-#undef P
-#undef N
-#undef B
-#undef T
+#define N(need, sym) extern const char slr_hook_##sym[] __attribute__((visibility("hidden")));
+#define B N
+#define T N
+#include "base/hooks.def"
 
-struct wrapper {
-    const char *name;
-    const void *code;
-    void *const *real;
-    enum slr_lib lib;
-};
-
-static const struct wrapper wrappers[] = {
-#define X(sym, cls, arg, why) {#sym, slr_stub_##sym, &slr_gate_found[SLR_GATE_IX_##sym], SLR_LIB_CUDA},
+/* In the order of slr_hooked. The dynamic linker's are left out: nobody is given theirs. */
+static const void *const code[SLR_HOOKED] = {
+#define X(sym, cls, arg, why) slr_stub_##sym,
 #include "interpose/gate.def"
-#undef X
-#define L(sym)
-#define P(sym) {#sym, (const void *)slr_hook_##sym, &slr_real_##sym, SLR_LIB_CUDA},
-#define N(sym) {#sym, slr_hook_##sym, (void *const *)&slr_real.sym, SLR_LIB_NCCL},
-#define B(sym) {#sym, slr_hook_##sym, (void *const *)&slr_real.sym, SLR_LIB_CUBLAS},
-#define T(sym) {#sym, slr_hook_##sym, (void *const *)&slr_real.sym, SLR_LIB_CUBLASLT},
-#include "interpose/hooks.def"
-#undef L
-#undef P
-#undef N
-#undef B
-#undef T
+#define L(sym) NULL,
+#define P(sym) (const void *)slr_hook_##sym,
+#define N(need, sym) slr_hook_##sym,
+#define B N
+#define T N
+#include "base/hooks.def"
 };
-enum { WRAPPERS = sizeof(wrappers) / sizeof(wrappers[0]), BUCKETS = 1024, END = 0 };
-_Static_assert(WRAPPERS * 2 < BUCKETS, "the tables stay at most half full");
 
-/* Open addressing; an entry is an index into `wrappers` plus one. */
-static uint16_t by_name[BUCKETS], by_address[BUCKETS];
-static struct slr_once names_ready, addresses_ready;
-
-static unsigned bucket(uint64_t key)
-{
-    return (unsigned)((key * 0x9e3779b97f4a7c15u) >> 54);
-}
-_Static_assert(BUCKETS == 1 << (64 - 54), "bucket() yields an index");
-
-static uint64_t key_of(const char *name)
-{
-    uint64_t h = 0;
-    for (; *name; name++)
-        h = h * 131 + (unsigned char)*name;
-    return h;
-}
-
-static void insert(uint16_t *table, unsigned b, unsigned i)
-{
-    while (table[b] != END)
-        b = (b + 1) % BUCKETS;
-    table[b] = (uint16_t)(i + 1);
-}
-
-static const struct wrapper *named(const char *name)
-{
-    if (slr_once_begin(&names_ready)) {
-        memset(by_name, 0, sizeof(by_name)); /* a child may take over from a parent's thread */
-        for (unsigned i = 0; i < WRAPPERS; i++)
-            insert(by_name, bucket(key_of(wrappers[i].name)), i);
-        slr_once_end(&names_ready);
-    }
-    for (unsigned b = bucket(key_of(name)); by_name[b] != END; b = (b + 1) % BUCKETS) {
-        const struct wrapper *w = &wrappers[by_name[b] - 1];
-        if (strcmp(w->name, name) == 0)
-            return w;
-    }
-    return NULL;
-}
+/* By the address of the real function: open addressing as in hooked.c. */
+static uint16_t by_address[SLR_HOOKED_BUCKETS];
+static struct slr_once addresses_ready;
 
 /* The wrapper of the driver function at `real`, else NULL. The driver must have been found. */
 static void *by_real_address(const void *real)
 {
     if (slr_once_begin(&addresses_ready)) {
-        memset(by_address, 0, sizeof(by_address));
-        for (unsigned i = 0; i < WRAPPERS; i++)
-            if (wrappers[i].lib == SLR_LIB_CUDA && *wrappers[i].real)
-                insert(by_address, bucket((uintptr_t)*wrappers[i].real), i);
+        memset(by_address, 0, sizeof(by_address)); /* a child may take over from a parent's thread */
+        for (unsigned i = 0; i < SLR_HOOKED; i++)
+            if (slr_hooked[i].lib == SLR_LIB_CUDA && *slr_hooked[i].real)
+                slr_hooked_insert(by_address, (uintptr_t)*slr_hooked[i].real, i);
         slr_once_end(&addresses_ready);
     }
-    for (unsigned b = bucket((uintptr_t)real); by_address[b] != END; b = (b + 1) % BUCKETS) {
-        const struct wrapper *w = &wrappers[by_address[b] - 1];
-        if (*w->real == real)
-            return (void *)w->code;
-    }
+    for (unsigned b = slr_hooked_bucket((uintptr_t)real); by_address[b]; b = (b + 1) % SLR_HOOKED_BUCKETS)
+        if (*slr_hooked[by_address[b] - 1].real == real)
+            return (void *)code[by_address[b] - 1];
     return NULL;
 }
 
 void *slr_wrapper_by_name(const char *name, void *real)
 {
-    const struct wrapper *w = named(name);
-    if (!w) /* a newer form of a gated function, perhaps */
+    const struct slr_hooked *h = slr_hooked_find(name);
+    if (!h) /* a newer form of a gated function, perhaps */
         return name[1] == 'u' && slr_is_drivers(name, real) ? slr_gate_spare(name, INT_MAX, 0, real) : NULL;
-    if (real == w->code || !slr_find(w->lib))
+    void *wrapper = (void *)code[h - slr_hooked];
+    if (real == wrapper || !slr_find(h->lib))
         return NULL;
-    if (*w->real == real)
-        return (void *)w->code;
-    if (slr_log_enabled(SLR_LOG_INFO) && slr_log_first(slr_mix(key_of(name), (uintptr_t)real)))
+    if (*h->real == real)
+        return wrapper;
+    if (slr_log_enabled(SLR_LOG_INFO) && slr_log_first(slr_mix((uintptr_t)h, (uintptr_t)real)))
         slr_log(SLR_LOG_INFO, "second_copy", "symbol=%s msg=%s", name,
                 "found in another library than the one that is followed; this one is left alone");
     return NULL;

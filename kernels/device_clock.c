@@ -1,25 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A device's time in the host's (timing.h). CUDA gives only the time between two events of a context.
- *
- * A *base* is an event for which the host's time is known within a bound: it is recorded on a
- * stream of its own that is idle, between two looks at the host's clock. The tightest of some
- * attempts is taken, and a new base is looked for when the present one is old: the two clocks drift
- * apart, and cuEventElapsedTime answers with 24 bits.
- *
- *   error of a time   half of the base's bracket
- *                     + 100 ppm of the time between event and base (the drift: oscillators are good
- *                       for 50 ppm)
- *                     + 2^-24 of that time (the float's precision)
- *                     + 500 ns (an event's resolution, as CUDA documents it)
- *
- * That a device's second is the host's is not taken for granted: the first base is only an
- * *anchor*, and how fast the device's clock runs is measured between it and each later one. When
- * that differs from the host's by more than a thousandth, as on a simulated device whose time is
- * dilated, times are converted by the measured rate, and its uncertainty adds to the drift.
- *
- * Where the stream does not run within a millisecond, because all streams share a hardware queue
- * that waits for a peer, the attempt is given up, and the older base stays, with the error that it
- * has. While there is none at all, the next attempts are given more time, up to 32 ms. */
+/* A device's time in the host's (timing.h): docs/tracing.md, "One clock", says how it is found and how wrong it
+ * can be. That a device's second is the host's is not taken for granted: the first base is only an anchor, and
+ * how fast the device's clock runs is measured between it and each later one; where that differs from the
+ * host's by more than a thousandth, as on a simulated device whose time is dilated, the uncertainty of the
+ * measured rate adds to the drift. While there is no base at all, attempts are given more time, up to 32 ms. */
 #include "kernels/timing.h"
 
 #include <sched.h>
@@ -101,7 +85,7 @@ static bool attempt(struct slr_device_clock *clock, uint64_t *at, uint64_t *half
 
 static uint64_t grown(const struct slr_device_clock *clock, uint64_t distance)
 {
-    /* The terms are those of the header, in its order. */
+    /* The terms are those of docs/tracing.md, in its order. */
     return clock->half_ns + (uint64_t)((double)distance * clock->drift) + (distance >> 24) + RESOLUTION_NS;
 }
 

@@ -5,30 +5,16 @@
 
 /* Sizes fit in int wherever the application's own call had them in int: parts are smaller than the
  * whole. */
-static cublasStatus_t call_ex(const struct slr_gemm *gemm)
-{
-    if (gemm->api == SLR_GEMM_EX_64)
-        return slr_real.cublasGemmEx_64(gemm->handle, gemm->transa, gemm->transb, gemm->m, gemm->n, gemm->k,
-                                        gemm->alpha, gemm->a, gemm->atype, gemm->lda, gemm->b, gemm->btype, gemm->ldb,
-                                        gemm->beta, gemm->c, gemm->ctype, gemm->ldc, gemm->compute, gemm->algo);
-    return slr_real.cublasGemmEx(gemm->handle, gemm->transa, gemm->transb, (int)gemm->m, (int)gemm->n, (int)gemm->k,
-                                 gemm->alpha, gemm->a, gemm->atype, (int)gemm->lda, gemm->b, gemm->btype,
-                                 (int)gemm->ldb, gemm->beta, gemm->c, gemm->ctype, (int)gemm->ldc, gemm->compute,
-                                 gemm->algo);
-}
+#define CALL_EX(fn, num)                                                                                               \
+    slr_real.fn(gemm->handle, gemm->transa, gemm->transb, (num)gemm->m, (num)gemm->n, (num)gemm->k, gemm->alpha,       \
+                gemm->a, gemm->atype, (num)gemm->lda, gemm->b, gemm->btype, (num)gemm->ldb, gemm->beta, gemm->c,       \
+                gemm->ctype, (num)gemm->ldc, gemm->compute, gemm->algo)
 
-static cublasStatus_t call_strided(const struct slr_gemm *gemm)
-{
-    if (gemm->api == SLR_GEMM_STRIDED_EX_64)
-        return slr_real.cublasGemmStridedBatchedEx_64(
-            gemm->handle, gemm->transa, gemm->transb, gemm->m, gemm->n, gemm->k, gemm->alpha, gemm->a, gemm->atype,
-            gemm->lda, gemm->stride_a, gemm->b, gemm->btype, gemm->ldb, gemm->stride_b, gemm->beta, gemm->c,
-            gemm->ctype, gemm->ldc, gemm->stride_c, gemm->batch, gemm->compute, gemm->algo);
-    return slr_real.cublasGemmStridedBatchedEx(
-        gemm->handle, gemm->transa, gemm->transb, (int)gemm->m, (int)gemm->n, (int)gemm->k, gemm->alpha, gemm->a,
-        gemm->atype, (int)gemm->lda, gemm->stride_a, gemm->b, gemm->btype, (int)gemm->ldb, gemm->stride_b, gemm->beta,
-        gemm->c, gemm->ctype, (int)gemm->ldc, gemm->stride_c, (int)gemm->batch, gemm->compute, gemm->algo);
-}
+#define CALL_STRIDED(fn, num)                                                                                          \
+    slr_real.fn(gemm->handle, gemm->transa, gemm->transb, (num)gemm->m, (num)gemm->n, (num)gemm->k, gemm->alpha,       \
+                gemm->a, gemm->atype, (num)gemm->lda, gemm->stride_a, gemm->b, gemm->btype, (num)gemm->ldb,            \
+                gemm->stride_b, gemm->beta, gemm->c, gemm->ctype, (num)gemm->ldc, gemm->stride_c, (num)gemm->batch,    \
+                gemm->compute, gemm->algo)
 
 #define CALL_TYPED(fn, num)                                                                                            \
     slr_real.fn(gemm->handle, gemm->transa, gemm->transb, (num)gemm->m, (num)gemm->n, (num)gemm->k, gemm->alpha,       \
@@ -50,13 +36,15 @@ cublasStatus_t slr_gemm_whole(const struct slr_gemm *gemm)
     case SLR_GEMM_H_64:
         return CALL_TYPED(cublasHgemm_64, int64_t);
     case SLR_GEMM_STRIDED_EX:
+        return CALL_STRIDED(cublasGemmStridedBatchedEx, int);
     case SLR_GEMM_STRIDED_EX_64:
-        return call_strided(gemm);
+        return CALL_STRIDED(cublasGemmStridedBatchedEx_64, int64_t);
     case SLR_GEMM_LT:
         return slr_lt_whole(gemm);
     case SLR_GEMM_EX:
+        return CALL_EX(cublasGemmEx, int);
     case SLR_GEMM_EX_64:
-        return call_ex(gemm);
+        return CALL_EX(cublasGemmEx_64, int64_t);
     }
     /* No default above: so the compiler finds an api without a case (-Wswitch). */
     return CUBLAS_STATUS_INTERNAL_ERROR;
@@ -159,25 +147,21 @@ bool slr_gemm_blocks(const struct slr_gemm *gemm, int nranks, size_t shard, int6
     return split.shard_cols % split.quantum == 0;
 }
 
-static struct slr_gemm block(const struct slr_gemm *gemm, int64_t col, int64_t cols)
+/* A block is a part as if B were gathered: columns of op(B) are stored columns or rows. */
+static struct slr_gemm_split along_b(const struct slr_gemm *gemm)
 {
-    struct slr_gemm part = *gemm;
-    /* Columns of op(B) are stored columns or rows. */
     const size_t step = gemm->transb == CUBLAS_OP_N ? (size_t)gemm->ldb : 1;
-    part.n = cols;
-    part.b = (const char *)gemm->b + (size_t)col * step * slr_gemm_type_bytes(gemm->btype);
-    part.c = (char *)gemm->c + (size_t)col * (size_t)gemm->ldc * slr_gemm_type_bytes(gemm->ctype);
-    return part;
+    return (struct slr_gemm_split){.col_bytes = step * slr_gemm_type_bytes(gemm->btype)};
 }
 
 cublasStatus_t slr_gemm_block(const struct slr_gemm *gemm, int64_t col, int64_t cols)
 {
-    struct slr_gemm part = block(gemm, col, cols);
-    return gemm->lt ? slr_lt_part(&part, false, col) : slr_gemm_whole(&part);
+    const struct slr_gemm_split split = along_b(gemm);
+    return slr_gemm_part(gemm, &split, col, cols);
 }
 
 bool slr_gemm_block_ready(const struct slr_gemm *gemm, int64_t col, int64_t cols)
 {
-    struct slr_gemm part = block(gemm, col, cols);
-    return !gemm->lt || slr_lt_ready(&part, false, col);
+    const struct slr_gemm_split split = along_b(gemm);
+    return slr_gemm_part_ready(gemm, &split, col, cols);
 }

@@ -11,11 +11,12 @@ enum { IDS = 64, VALUE = 16 };
 
 struct field {
     int id;
+    const char *name; /* as the library's header has it, for the log */
     size_t offset, size;
 };
-#define FIELD(id, type, member)                                                                                        \
+#define FIELD(prefix, name, type, member)                                                                              \
     {                                                                                                                  \
-        id, offsetof(struct type, member), sizeof(((struct type *)0)->member)                                          \
+        CUBLASLT_##prefix##name, #name, offsetof(struct type, member), sizeof(((struct type *)0)->member)              \
     }
 
 /* What a library knows, learnt from a fresh descriptor: the same whoever learns it. */
@@ -54,79 +55,49 @@ struct layout {
     int64_t stride;
 };
 
+#define LAYOUT(name, member) FIELD(MATRIX_LAYOUT_, name, layout, member)
 static const struct field layout_fields[] = {
-    FIELD(CUBLASLT_MATRIX_LAYOUT_TYPE, layout, matrix.type),
-    FIELD(CUBLASLT_MATRIX_LAYOUT_ROWS, layout, matrix.rows),
-    FIELD(CUBLASLT_MATRIX_LAYOUT_COLS, layout, matrix.cols),
-    FIELD(CUBLASLT_MATRIX_LAYOUT_LD, layout, matrix.ld),
-    FIELD(CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, layout, batch),
-    FIELD(CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, layout, stride),
+    LAYOUT(TYPE, matrix.type), LAYOUT(ROWS, matrix.rows),  LAYOUT(COLS, matrix.cols),
+    LAYOUT(LD, matrix.ld),     LAYOUT(BATCH_COUNT, batch), LAYOUT(STRIDED_BATCH_OFFSET, stride),
 };
 
+#define OP(name, member) FIELD(MATMUL_DESC_, name, slr_lt_op, member)
 static const struct field op_fields[] = {
-    FIELD(CUBLASLT_MATMUL_DESC_COMPUTE_TYPE, slr_lt_op, compute),
-    FIELD(CUBLASLT_MATMUL_DESC_SCALE_TYPE, slr_lt_op, scale),
-    FIELD(CUBLASLT_MATMUL_DESC_POINTER_MODE, slr_lt_op, pointer_mode),
-    FIELD(CUBLASLT_MATMUL_DESC_TRANSA, slr_lt_op, transa),
-    FIELD(CUBLASLT_MATMUL_DESC_TRANSB, slr_lt_op, transb),
-    FIELD(CUBLASLT_MATMUL_DESC_EPILOGUE, slr_lt_op, epilogue),
-    FIELD(CUBLASLT_MATMUL_DESC_BIAS_POINTER, slr_lt_op, bias),
-    FIELD(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, slr_lt_op, bias_type),
-    FIELD(CUBLASLT_MATMUL_DESC_SM_COUNT_TARGET, slr_lt_op, sm_count),
-    FIELD(CUBLASLT_MATMUL_DESC_FAST_ACCUM, slr_lt_op, fast_accum),
-    FIELD(CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, slr_lt_op, scale_at[SLR_LT_SCALE_A]),
-    FIELD(CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, slr_lt_op, scale_at[SLR_LT_SCALE_B]),
-    FIELD(CUBLASLT_MATMUL_DESC_C_SCALE_POINTER, slr_lt_op, scale_at[SLR_LT_SCALE_C]),
-    FIELD(CUBLASLT_MATMUL_DESC_D_SCALE_POINTER, slr_lt_op, scale_at[SLR_LT_SCALE_D]),
-    FIELD(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_SCALE_POINTER, slr_lt_op, scale_at[SLR_LT_SCALE_AUX]),
-    FIELD(CUBLASLT_MATMUL_DESC_A_SCALE_MODE, slr_lt_op, scale_mode[SLR_LT_SCALE_A]),
-    FIELD(CUBLASLT_MATMUL_DESC_B_SCALE_MODE, slr_lt_op, scale_mode[SLR_LT_SCALE_B]),
-    FIELD(CUBLASLT_MATMUL_DESC_C_SCALE_MODE, slr_lt_op, scale_mode[SLR_LT_SCALE_C]),
-    FIELD(CUBLASLT_MATMUL_DESC_D_SCALE_MODE, slr_lt_op, scale_mode[SLR_LT_SCALE_D]),
-    FIELD(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_SCALE_MODE, slr_lt_op, scale_mode[SLR_LT_SCALE_AUX]),
-    FIELD(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, slr_lt_op, aux),
-    FIELD(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, slr_lt_op, aux_ld),
-    FIELD(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_DATA_TYPE, slr_lt_op, aux_type),
-    FIELD(CUBLASLT_MATMUL_DESC_AMAX_D_POINTER, slr_lt_op, amax_d),
-    FIELD(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_AMAX_POINTER, slr_lt_op, amax_aux),
-    FIELD(CUBLASLT_MATMUL_DESC_BIAS_BATCH_STRIDE, slr_lt_op, bias_stride),
-    FIELD(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_BATCH_STRIDE, slr_lt_op, aux_stride),
+    OP(COMPUTE_TYPE, compute),
+    OP(SCALE_TYPE, scale),
+    OP(POINTER_MODE, pointer_mode),
+    OP(TRANSA, transa),
+    OP(TRANSB, transb),
+    OP(EPILOGUE, epilogue),
+    OP(BIAS_POINTER, bias),
+    OP(BIAS_DATA_TYPE, bias_type),
+    OP(SM_COUNT_TARGET, sm_count),
+    OP(FAST_ACCUM, fast_accum),
+    OP(A_SCALE_POINTER, scale_at[SLR_LT_SCALE_A]),
+    OP(B_SCALE_POINTER, scale_at[SLR_LT_SCALE_B]),
+    OP(C_SCALE_POINTER, scale_at[SLR_LT_SCALE_C]),
+    OP(D_SCALE_POINTER, scale_at[SLR_LT_SCALE_D]),
+    OP(EPILOGUE_AUX_SCALE_POINTER, scale_at[SLR_LT_SCALE_AUX]),
+    OP(A_SCALE_MODE, scale_mode[SLR_LT_SCALE_A]),
+    OP(B_SCALE_MODE, scale_mode[SLR_LT_SCALE_B]),
+    OP(C_SCALE_MODE, scale_mode[SLR_LT_SCALE_C]),
+    OP(D_SCALE_MODE, scale_mode[SLR_LT_SCALE_D]),
+    OP(EPILOGUE_AUX_SCALE_MODE, scale_mode[SLR_LT_SCALE_AUX]),
+    OP(EPILOGUE_AUX_POINTER, aux),
+    OP(EPILOGUE_AUX_LD, aux_ld),
+    OP(EPILOGUE_AUX_DATA_TYPE, aux_type),
+    OP(AMAX_D_POINTER, amax_d),
+    OP(EPILOGUE_AUX_AMAX_POINTER, amax_aux),
+    OP(BIAS_BATCH_STRIDE, bias_stride),
+    OP(EPILOGUE_AUX_BATCH_STRIDE, aux_stride),
 };
 
-/* What the log calls attributes that are not understood, or can not be read as they are here: as the
- * library's header does. */
+/* Those that must be as in a fresh descriptor, by name as well. */
 #define NAME(id) [CUBLASLT_MATMUL_DESC_##id] = #id
-static const char *const op_names[IDS] = {
-    NAME(COMPUTE_TYPE),
-    NAME(SCALE_TYPE),
-    NAME(POINTER_MODE),
-    NAME(TRANSA),
-    NAME(TRANSB),
+static const char *const other_names[IDS] = {
     NAME(TRANSC),
     NAME(FILL_MODE),
-    NAME(EPILOGUE),
-    NAME(BIAS_POINTER),
-    NAME(BIAS_BATCH_STRIDE),
-    NAME(EPILOGUE_AUX_POINTER),
-    NAME(EPILOGUE_AUX_LD),
-    NAME(EPILOGUE_AUX_BATCH_STRIDE),
     NAME(ALPHA_VECTOR_BATCH_STRIDE),
-    NAME(SM_COUNT_TARGET),
-    NAME(A_SCALE_POINTER),
-    NAME(B_SCALE_POINTER),
-    NAME(C_SCALE_POINTER),
-    NAME(D_SCALE_POINTER),
-    NAME(AMAX_D_POINTER),
-    NAME(EPILOGUE_AUX_DATA_TYPE),
-    NAME(EPILOGUE_AUX_SCALE_POINTER),
-    NAME(EPILOGUE_AUX_AMAX_POINTER),
-    NAME(FAST_ACCUM),
-    NAME(BIAS_DATA_TYPE),
-    NAME(A_SCALE_MODE),
-    NAME(B_SCALE_MODE),
-    NAME(C_SCALE_MODE),
-    NAME(D_SCALE_MODE),
-    NAME(EPILOGUE_AUX_SCALE_MODE),
     NAME(D_OUT_SCALE_POINTER),
     NAME(D_OUT_SCALE_MODE),
     [38] = "EMULATION_DESCRIPTOR", /* not in CUDA 12's header */
@@ -234,7 +205,8 @@ enum slr_reason slr_lt_read_op(cublasLtMatmulDesc_t desc, struct slr_lt_op *out,
     int id = desc ? read_all(&ops, desc, out) : 0;
     if (id < 0)
         return SLR_R_FUSED;
-    *attribute = op_names[id] ? op_names[id] : "unknown";
+    const struct field *field = field_of(&ops, id);
+    *attribute = field ? field->name : other_names[id] ? other_names[id] : "unknown";
     return SLR_R_JOIN_ATTRIBUTE;
 }
 

@@ -17,19 +17,8 @@
  *                    stride that could be set                           need another stride
  *
  * Those of the other operand are the same for all parts. Where the parts are summands, blocks along
- * the inner dimension are not cut.
- *
- *   what                      a part that has columns of D         a part that has rows of D
- *   bias, DReLU/DGELU_BGRAD   the same; the gradient sums over     moved
- *                             the columns and can not be cut
- *   BGRADA (along rows)       each part writes all of it, the      moved
- *                             same sums over the inner dimension
- *   BGRADB (along columns)    moved                                each part writes all of it
- *   auxiliary matrix          moved by columns                     moved by rows: to multiples of 128,
- *                                                                  ReLU's bits, or of 16 elements
- *   amax                      the library overwrites it in every call, nothing that it offers takes
- *                             the largest of several, and what it makes of NaN is not documented:
- *                             not cut */
+ * the inner dimension are not cut. docs/numerics.md has the rest: bias, its gradients, auxiliary
+ * matrix, largest values. */
 #include "kernels/gemm_lt.h"
 
 enum {

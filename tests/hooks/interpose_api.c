@@ -31,19 +31,12 @@ static void *exported(const char *name)
 
 static void check_lookup(void *nccl, void *cublas, void *cublaslt)
 {
-#define L(sym)
-#define P(sym)
-#define N(sym)                                                                                                         \
+#define N(need, sym)                                                                                                         \
     CHECK_FOR(#sym, dlsym(nccl, #sym) == NULL || dlsym(nccl, #sym) == exported(#sym));                                 \
     CHECK_FOR("p" #sym, dlsym(nccl, "p" #sym) == NULL || dlsym(nccl, "p" #sym) != exported(#sym));
-#define B(sym) CHECK_FOR(#sym, dlsym(cublas, #sym) == NULL || dlsym(cublas, #sym) == exported(#sym));
-#define T(sym) CHECK_FOR(#sym, dlsym(cublaslt, #sym) == exported(#sym));
-#include "interpose/hooks.def"
-#undef L
-#undef P
-#undef N
-#undef B
-#undef T
+#define B(need, sym) CHECK_FOR(#sym, dlsym(cublas, #sym) == NULL || dlsym(cublas, #sym) == exported(#sym));
+#define T(need, sym) CHECK_FOR(#sym, dlsym(cublaslt, #sym) == exported(#sym));
+#include "base/hooks.def"
     CHECK(dlsym(nccl, "ncclAllGather") == exported("ncclAllGather"));
     CHECK(dlsym(nccl, "ncclCommShrink") == NULL);
     CHECK(dlsym(cublas, "cublasSgemm_v2") == exported("cublasSgemm_v2"));

@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# The generated part of docs/hooks.md. Usage: interpose_docs.sh SOURCE_ROOT [--write]; without --write, fails when it is not up to date.
+# The generated part of docs/hooks.md. Usage: interpose_docs.sh SOURCE_ROOT CC [--write]; without --write, fails when it is not up to date.
 set -eu
-root=$1 page=$1/docs/hooks.md
+root=$1 cc=$2 page=$1/docs/hooks.md
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
@@ -10,7 +10,8 @@ trap 'rm -rf "$work"' EXIT
 table() {
     echo '| Joins | Argument | Why | Functions |'
     echo '|---|---|---|---|'
-    sed -nE 's/^X\((\w+), (\w+), ([0-9]+), (\w+)\)$/\1 \2 \3 \4/p' "$root/interpose/gate.def" |
+    printf '%s\n' '#define X(sym, cls, arg, why) sym cls arg why;' '#include "interpose/gate.def"' |
+        "$cc" -E -P -x c -I"$root" - | tr ';' '\n' | awk NF |
         awk '{
             arg = $2 ~ /^(STREAM|LAUNCH|RECORD|WAIT|GRAPH|ALLOC|FREE|QUERY)/ ? $3 : "-"
             why = $2 == "NONE" ? "-" : $4 == "HOST" ? "host observes" : "operation"
@@ -29,8 +30,8 @@ awk -v table="$work/table" '
 !skip { print }
 /^<!-- gate.def: begin/ { while ((getline line < table) > 0) print line; skip = 1 }' "$page" >"$work/page"
 grep -q '^<!-- gate.def: begin' "$page" && grep -q '^<!-- gate.def: end' "$page"
-if [ "${2:-}" = --write ]; then
+if [ "${3:-}" = --write ]; then
     cat "$work/page" >"$page"
 else
-    diff "$page" "$work/page" || { echo "docs/hooks.md is out of date: run $0 $root --write" >&2; exit 1; }
+    diff "$page" "$work/page" || { echo "docs/hooks.md is out of date: run $0 $root $cc --write" >&2; exit 1; }
 fi

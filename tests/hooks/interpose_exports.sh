@@ -27,12 +27,11 @@ cat >"$work/tables.c" <<'EOF'
 #define X(sym, cls, arg, why) sym
 #define L(sym) sym
 #define P(sym) sym
-#define N(sym) sym
-#define B(sym) sym
-#define T(sym) sym
+#define N(need, sym) sym
+#define B(need, sym) sym
+#define T(need, sym) sym
 #include "interpose/gate.def"
-#include "interpose/hooks.def"
-#undef X
+#include "base/hooks.def"
 #define X(sym, type) sym
 #include "plugin/plugin.def"
 EOF

@@ -43,7 +43,6 @@ static const struct row {
 } rows[] = {
 #define X(sym, cls, arg, why) {#sym, cls, arg, why},
 #include "interpose/gate.def"
-#undef X
 };
 enum { ROWS = sizeof(rows) / sizeof(rows[0]) };
 

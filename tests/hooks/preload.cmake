@@ -17,7 +17,7 @@ target_compile_definitions(interpose_fake_driver_copy PRIVATE FAKE_BASE=1000)
 set(map ${dir}/recorder.map)
 add_custom_command(OUTPUT ${map}
   COMMAND ${CMAKE_C_COMPILER} -E -P -x c -I${PROJECT_SOURCE_DIR} -o ${map} ${CMAKE_CURRENT_SOURCE_DIR}/fake/exports.map.in
-  DEPENDS fake/exports.map.in ${PROJECT_SOURCE_DIR}/interpose/gate.def ${PROJECT_SOURCE_DIR}/interpose/hooks.def VERBATIM)
+  DEPENDS fake/exports.map.in ${PROJECT_SOURCE_DIR}/interpose/gate.def ${PROJECT_SOURCE_DIR}/base/hooks.def VERBATIM)
 add_custom_target(interpose_recorder_map DEPENDS ${map})
 add_library(interpose_recorder OBJECT fake/recorder.c)
 target_link_libraries(interpose_recorder PUBLIC slr_base)
@@ -102,7 +102,7 @@ endforeach()
 set(here ${CMAKE_CURRENT_SOURCE_DIR})
 add_test(NAME interpose_header COMMAND ${here}/interpose_header.sh ${PROJECT_SOURCE_DIR} ${CMAKE_C_COMPILER}
   ${SLIPRING_CUDA_INCLUDE})
-add_test(NAME interpose_docs COMMAND ${here}/interpose_docs.sh ${PROJECT_SOURCE_DIR})
+add_test(NAME interpose_docs COMMAND ${here}/interpose_docs.sh ${PROJECT_SOURCE_DIR} ${CMAKE_C_COMPILER})
 if(TARGET slipring)
   add_test(NAME interpose_exports COMMAND ${here}/interpose_exports.sh $<TARGET_FILE:slipring> ${PROJECT_SOURCE_DIR}
     ${CMAKE_C_COMPILER})

@@ -51,8 +51,8 @@ def main(arguments):
     if len(arguments) not in (1, 2):
         return __doc__
     library, which = os.path.abspath(arguments[0]), arguments[1] if len(arguments) == 2 else ""
-    table = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../interpose/hooks.def")
-    hooked = re.findall(r"^N\((\w+)\)", open(table).read(), re.M)
+    table = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../base/hooks.def")
+    hooked = re.findall(r"^N\([RO], (\w+)\)", open(table).read(), re.M)
     with tempfile.TemporaryDirectory() as folder:
         if not os.path.exists(which):
             name = "nvidia-nccl-cu12" + (f"=={which}" if which else "")

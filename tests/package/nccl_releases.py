@@ -126,15 +126,16 @@ def rows(path, form):
 
 def check(source, header):
     releases, functions = read_table()
-    hooked = re.findall(r"^N\((\w+)\)", open(os.path.join(source, "interpose/hooks.def")).read(), re.M)
-    left = dict(re.findall(r'^U\((\w+), "(.+)"\)', open(os.path.join(source, "interpose/nccl_left.def")).read(), re.M))
+    hooked = re.findall(r"^N\([RO], (\w+)\)", open(os.path.join(source, "base/hooks.def")).read(), re.M)
+    left = [name for row in re.findall(r'^U\("[^"]+",([\w\s]+)\)$', open(os.path.join(source, "interpose/nccl_left.def")).read(), re.M)
+            for name in row.split()]
     plugin = re.findall(r"^X\((\w+)_v(\d+),", open(os.path.join(source, "plugin/plugin.def")).read(), re.M)
     wrong = [f"{name}: hooked, and said to be left alone" for name in left if name in hooked]
     at_hand = prototypes(open(header).read()) if header else {}
     for name, where in [(n, "NCCL " + f["in"][0]) for n, f in functions.items()] + [(n, header) for n in at_hand]:
         if name not in hooked and name not in left:
-            wrong.append(f"{name} ({where}): neither in interpose/hooks.def nor in interpose/nccl_left.def")
-    for name, reason in left.items():
+            wrong.append(f"{name} ({where}): neither in base/hooks.def nor in interpose/nccl_left.def")
+    for name in left:
         if "s" in functions.get(name, {"kind": kind(at_hand.get(name, ""))})["kind"]:
             wrong.append(f"{name}: takes a stream, so it has to be hooked, whatever nccl_left.def says")
         if name not in functions and name not in at_hand:
@@ -142,7 +143,8 @@ def check(source, header):
     for name in hooked:
         if name not in functions:
             wrong.append(f"{name}: hooked, and in no NCCL")
-    needs = re.findall(r"^N\(R, (\w+)\)", open(os.path.join(source, "base/real.def")).read(), re.M)
+    needs = [n for table in ("real", "hooks")
+             for n in re.findall(r"^N\(R, (\w+)\)", open(os.path.join(source, f"base/{table}.def")).read(), re.M)]
     wrong += [f"{n}: has to exist, and NCCL {'.'.join(map(str, OLDEST))} has none" for n in needs
               if order(functions.get(n, {"in": ["99"]})["in"][0])[:2] > OLDEST]
     # The tuner's first interface, of 2.19 and 2.20, is another one: no tuner there.

@@ -34,10 +34,6 @@ bool doctor_driver_load(struct doctor_driver *drv, char *missing, size_t size)
 #define B(need, fn)
 #define T(need, fn)
 #include "base/real.def"
-#undef D
-#undef N
-#undef B
-#undef T
 #undef R
 #undef O
 #define F(fn) {NAME(fn), &drv->fn, false},

@@ -7,7 +7,7 @@
 #include "tools/doctor/doctor.h"
 #include "tools/doctor/elf.h"
 
-#define MARK "libslipring version " /* interpose/init.c puts it into the library */
+#define MARK "libslipring version " /* plugin/bootstrap/bootstrap.c puts it into the library */
 
 static void version_in(const char *file, char *out, size_t size)
 {

@@ -39,10 +39,6 @@ static void look_up(void *handle, struct nccl_facts *f)
 #define B(need, fn)
 #define T(need, fn)
 #include "base/real.def"
-#undef D
-#undef N
-#undef B
-#undef T
 #undef R
 #undef O
     };

@@ -171,17 +171,10 @@ static void man_commands(FILE *out)
 static void man_functions(FILE *out)
 {
     static const char *const names[] = {
-#define L(sym)
-#define P(sym)
-#define N(sym) #sym,
-#define B(sym) #sym,
-#define T(sym) #sym,
-#include "interpose/hooks.def"
-#undef L
-#undef P
-#undef N
-#undef B
-#undef T
+#define N(need, sym) #sym,
+#define B(need, sym) #sym,
+#define T(need, sym) #sym,
+#include "base/hooks.def"
     };
     for (size_t i = 0, n = sizeof names / sizeof *names; i < n; i++)
         fprintf(out, "\\fB%s\\fR%s\n", names[i], i + 1 < n ? "," : ".");

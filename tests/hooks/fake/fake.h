@@ -16,7 +16,6 @@ struct fake_call {
 enum fake_index {
 #define X(sym, cls, arg, why) FAKE_IX_##sym,
 #include "interpose/gate.def"
-#undef X
     FAKE_IX_COUNT,
     FAKE_UNKNOWN = 500, /* cuMemcpyBatchAsync_v9 */
     FAKE_SECOND         /* what cuGetProcAddress finds for cuStreamAddCallback */

@@ -48,7 +48,6 @@ int cuLaunchKernel(FAKE_PARAMS)
         return note(FAKE_IX_##sym, FAKE_ARGS);                                                                         \
     }
 #include "interpose/gate.def"
-#undef X
 
 /* A form that gate.def does not know, and a known function at an address of its own. */
 int cuMemcpyBatchAsync_v9(FAKE_PARAMS);
@@ -105,7 +104,6 @@ static const struct {
 } table[] = {
 #define X(sym, cls, arg, why) {#sym, (void *)sym},
 #include "interpose/gate.def"
-#undef X
     {"cuGetProcAddress", (void *)cuGetProcAddress},
     {"cuGetProcAddress_v2", (void *)cuGetProcAddress_v2},
     {"cuDeviceGet", (void *)cuDeviceGet},
