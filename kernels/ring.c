@@ -39,38 +39,9 @@ static enum slr_status open_buffer(struct slr_ring *ring, const struct slr_gathe
     return slr_memops_put(ring, &m, ring->pull);
 }
 
-/* The words of a rank to itself are used by no gather. */
-enum slr_status slr_ring_try(struct slr_ring *ring)
-{
-    struct slr_memops m;
-    m.count = 0;
-    slr_memops_say_ready(&m, ring, ring->rank, slr_ready_value(1, 0));
-    SLR_TRY(slr_memops_put(ring, &m, ring->publish));
-    SLR_TRY(SLR_CU(cuStreamSynchronize, ring->publish));
-    /* Accepted is not done: the host looks. */
-    if (slr_flag_piece(ring->flags, ring->nranks, SLR_FLAG_READY, ring->rank, ring->rank) != 1)
-        return SLR_CUDA;
-    slr_memops_await_ready(&m, ring, ring->rank, slr_ready_value(1, 0));
-    SLR_TRY(slr_memops_put(ring, &m, ring->pull));
-    SLR_TRY(SLR_CU(cuStreamWaitValue32, ring->pull, slr_dflag(ring, SLR_FLAG_DONE, ring->rank, ring->rank), 0,
-                   CU_STREAM_WAIT_VALUE_GEQ));
-    return SLR_CU(cuStreamSynchronize, ring->pull);
-}
-
 static void pull_did(struct slr_ring *ring, enum slr_span_kind kind, int peer, uint32_t piece, size_t bytes)
 {
     slr_timing_did(ring->timing, SLR_LANE_PULL, ring->pull, kind, peer, (int)piece, bytes);
-}
-
-static CUevent chunk_event(const struct slr_ring *ring, uint32_t q, int step)
-{
-    return ring->chunk_event[q * (uint32_t)(ring->nranks - 1) + (uint32_t)step - 1];
-}
-
-/* Behind all copies of the pull stream. */
-static CUevent last_event(const struct slr_ring *ring)
-{
-    return chunk_event(ring, ring->chunks - 1, ring->nranks - 1);
 }
 
 static bool ends_chunk(const struct slr_plan *p, uint32_t piece)
@@ -130,7 +101,7 @@ static enum slr_status await_owner(struct slr_ring *ring, const struct slr_gathe
 static enum slr_status end_chunk(struct slr_ring *ring, const struct slr_gather *g, uint32_t piece, int step)
 {
     return ends_chunk(&g->plan, piece)
-               ? SLR_CU(cuEventRecord, chunk_event(ring, piece / g->plan.group, step), ring->pull)
+               ? SLR_CU(cuEventRecord, slr_chunk_event(ring, piece / g->plan.group, step), ring->pull)
                : SLR_OK;
 }
 
@@ -189,7 +160,7 @@ static enum slr_status pull_whole(struct slr_ring *ring, const struct slr_gather
     for (int step = 1; step < ring->nranks; step++) {
         SLR_TRY(pull(ring, g, last, owner_at(ring, step), 0, g->plan.shard));
         if (!ring->once || step + 1 == ring->nranks)
-            SLR_TRY(SLR_CU(cuEventRecord, chunk_event(ring, ring->chunks - 1, step), ring->pull));
+            SLR_TRY(SLR_CU(cuEventRecord, slr_chunk_event(ring, ring->chunks - 1, step), ring->pull));
     }
     return SLR_OK;
 }
@@ -242,66 +213,12 @@ static enum slr_status vacate(struct slr_ring *ring, const struct slr_gather *g,
     return sends ? SLR_CU(cuStreamWaitEvent, ring->publish, ring->owned, 0) : SLR_OK;
 }
 
-enum slr_status slr_ring_entry(struct slr_ring *ring, CUstream stream, bool behind)
-{
-    ring->behind |= behind;
-    ring->entries++;
-    /* An event that is recorded again means only its latest record, and waits that are enqueued
-     * already keep the earlier one: so one event serves all streams of a group. */
-    SLR_TRY(SLR_CU(cuEventRecord, ring->entry, stream));
-    return SLR_CU(cuStreamWaitEvent, ring->pull, ring->entry, 0);
-}
-
-enum slr_status slr_ring_enter_behind(struct slr_ring *ring, CUevent begun, bool behind)
-{
-    ring->behind |= behind;
-    ring->entries += 2; /* `entry` does not stand for it */
-    return SLR_CU(cuStreamWaitEvent, ring->pull, begun, 0);
-}
-
-enum slr_status slr_ring_wait_entries(struct slr_ring *ring, CUstream stream)
-{
-    SLR_TRY(SLR_CU(cuEventRecord, ring->published, ring->pull)); /* recorded anew by each gather */
-    return SLR_CU(cuStreamWaitEvent, stream, ring->published, 0);
-}
-
-enum slr_status slr_ring_wait_stream(struct slr_ring *ring, CUstream from, CUstream to)
-{
-    ring->entries++;
-    SLR_TRY(SLR_CU(cuEventRecord, ring->entry, from));
-    return SLR_CU(cuStreamWaitEvent, to, ring->entry, 0);
-}
-
 /* ---- the gather ---- */
 
 /* How many pieces are published before the first is pulled: each slot holds one. */
 static uint32_t pieces_ahead(const struct slr_plan *p)
 {
     return p->pieces < SLR_SLOTS ? p->pieces : SLR_SLOTS;
-}
-
-enum slr_status slr_ring_in_turn(struct slr_ring *ring, CUstream before, CUstream behind)
-{
-    SLR_TRY(SLR_CU(cuEventRecord, ring->published, before));
-    return SLR_CU(cuStreamWaitEvent, behind, ring->published, 0);
-}
-
-enum slr_status slr_ring_begin_streams(struct slr_ring *ring, bool publish, bool own)
-{
-    /* One entry behind that gather says it all: the usual case. */
-    bool one = ring->behind && ring->entries == 1;
-    CUevent begin = one ? ring->entry : ring->published;
-    if (!ring->behind)
-        SLR_TRY(SLR_CU(cuStreamWaitEvent, ring->pull, ring->finished, 0));
-    ring->behind = false;
-    ring->entries = 0;
-    if (!one && (publish || own))
-        SLR_TRY(SLR_CU(cuEventRecord, ring->published, ring->pull));
-    if (publish)
-        SLR_TRY(SLR_CU(cuStreamWaitEvent, ring->publish, begin, 0));
-    if (own)
-        SLR_TRY(SLR_CU(cuStreamWaitEvent, ring->own, begin, 0));
-    return SLR_OK;
 }
 
 void slr_ring_number(struct slr_ring *ring, const struct slr_gather *g)
@@ -409,7 +326,7 @@ static enum slr_status conclude(struct slr_ring *ring, const struct slr_gather *
         ring->settling = ring->settled;
     }
     /* That event stands before the words, which no stream of this rank waits for. */
-    SLR_TRY(SLR_CU(cuStreamWaitEvent, ring->tail, last_event(ring), 0));
+    SLR_TRY(SLR_CU(cuStreamWaitEvent, ring->tail, slr_last_event(ring), 0));
     slr_timing_mark(ring->timing, SLR_LANE_PULL, ring->tail);
     await_readers(ring, g, &m, last);
     SLR_TRY(slr_memops_put(ring, &m, ring->tail));
@@ -443,87 +360,4 @@ enum slr_status slr_ring_finish(struct slr_ring *ring, const struct slr_gather *
     }
     ring->carrying = ring->restated = false;
     return conclude(ring, g, last, sends);
-}
-
-/* Behind a graph's gathers they are: its end waits for all readers. */
-enum slr_status slr_ring_await_slots(struct slr_ring *ring, CUstream stream)
-{
-    struct slr_memops m;
-    m.count = 0;
-    if (!ring->staged)
-        return SLR_OK;
-    for (int step = 1; step < ring->nranks; step++)
-        slr_memops_wait(&m, slr_dflag(ring, SLR_FLAG_DONE, ring->rank, owner_at(ring, step)), ring->staged);
-    ring->staged = 0;
-    SLR_TRY(slr_memops_put(ring, &m, ring->tail));
-    SLR_TRY(SLR_CU(cuEventRecord, ring->published, ring->tail));
-    return SLR_CU(cuStreamWaitEvent, stream, ring->published, 0);
-}
-
-enum slr_status slr_ring_launched(struct slr_ring *ring, CUevent behind)
-{
-    ring->carrying = ring->restated = false;
-    SLR_TRY(SLR_CU(cuStreamWaitEvent, ring->tail, behind, 0));
-    return SLR_CU(cuEventRecord, ring->finished, ring->tail);
-}
-
-enum slr_status slr_ring_join(struct slr_ring *ring, CUstream stream)
-{
-    /* The carrier has waited for the gather, so it now stands for the carrier's events as well. */
-    if (ring->carrying && !ring->restated)
-        SLR_TRY(SLR_CU(cuEventRecord, ring->finished, ring->carrier));
-    ring->restated = ring->carrying;
-    return SLR_CU(cuStreamWaitEvent, stream, ring->finished, 0);
-}
-
-/* By streams, as the event may be recorded again meanwhile for another meaning. */
-CUresult slr_ring_query(const struct slr_ring *ring, bool carried, bool aside)
-{
-    CUresult r = slr_real.cuStreamQuery(ring->tail);
-    if (r == CUDA_SUCCESS && carried)
-        r = slr_real.cuStreamQuery(ring->carrier);
-    return r == CUDA_SUCCESS && aside ? slr_real.cuStreamQuery(ring->aside) : r;
-}
-
-enum slr_status slr_ring_join_measured(struct slr_ring *ring, CUstream stream)
-{
-    slr_timing_mark(ring->timing, SLR_LANE_APP, stream);
-    SLR_TRY(slr_ring_join(ring, stream));
-    slr_timing_did(ring->timing, SLR_LANE_APP, stream, SLR_SPAN_WAIT, -1, -1, 0);
-    return SLR_OK;
-}
-
-enum slr_status slr_ring_carry(struct slr_ring *ring, CUstream stream, bool again)
-{
-    ring->restated = false; /* an event is about to be recorded there */
-    if (ring->carrying && !again)
-        return SLR_OK;
-    /* The carrier waits for both, so its events complete when a plain gather would have been
-     * over. */
-    SLR_TRY(SLR_CU(cuEventRecord, ring->before, stream));
-    SLR_TRY(SLR_CU(cuStreamWaitEvent, ring->carrier, ring->before, 0));
-    SLR_TRY(SLR_CU(cuStreamWaitEvent, ring->carrier, ring->finished, 0));
-    ring->carrying = true;
-    return SLR_OK;
-}
-
-enum slr_status slr_ring_wait_before(struct slr_ring *ring, CUstream stream)
-{
-    return SLR_CU(cuStreamWaitEvent, stream, ring->before, 0);
-}
-
-enum slr_status slr_ring_wait_own(struct slr_ring *ring, CUstream stream)
-{
-    return SLR_CU(cuStreamWaitEvent, stream, ring->own_copied, 0);
-}
-
-enum slr_status slr_ring_wait_chunk(struct slr_ring *ring, CUstream stream, uint32_t q, int step)
-{
-    if (ring->settling)
-        SLR_TRY(SLR_CU(cuStreamWaitEvent, stream, ring->settling, 0));
-    ring->early |= q + 1 < ring->chunks;
-    CUevent copied = ring->once    ? last_event(ring)
-                     : ring->whole ? chunk_event(ring, ring->chunks - 1, step)
-                                   : chunk_event(ring, q, step);
-    return SLR_CU(cuStreamWaitEvent, stream, copied, 0);
 }
