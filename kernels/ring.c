@@ -17,27 +17,7 @@ static int owner_at(const struct slr_ring *ring, int step)
     return owner < ring->nranks ? owner : owner - ring->nranks;
 }
 
-/* In which ways the peers' shards come to this rank: a bit for each. */
-static unsigned sources(const struct slr_ring *ring, const struct slr_gather *g)
-{
-    unsigned ways = 0;
-    for (int step = 1; step < ring->nranks; step++)
-        ways |= 1u << slr_source_of(g, owner_at(ring, step));
-    return ways;
-}
-
 /* ---- before the copies ---- */
-
-/* Tells the owners that push that the receive buffer is theirs to write to. */
-static enum slr_status open_buffer(struct slr_ring *ring, const struct slr_gather *g, uint32_t first)
-{
-    struct slr_memops m;
-    m.count = 0;
-    for (int peer = 0; peer < ring->nranks; peer++)
-        if (peer != ring->rank && slr_source_of(g, peer) == SLR_ARRIVES)
-            slr_memops_write(&m, slr_dflag(ring, SLR_FLAG_OPEN, peer, ring->rank), first);
-    return slr_memops_put(ring, &m, ring->pull);
-}
 
 static void pull_did(struct slr_ring *ring, enum slr_span_kind kind, int peer, uint32_t piece, size_t bytes)
 {
@@ -59,9 +39,8 @@ static void offer(const struct slr_ring *ring, const struct slr_gather *g, struc
         slr_memops_say_ready(m, ring, peer, slr_ready_value(last, way == SLR_AS_EXPECTED));
 }
 
-/* Says what is to be read here, then waits until everything that this rank reads has its first
- * piece, so that all ranks begin together. What is pushed here is waited for later: it
- * takes nobody's engine. */
+/* Says what is to be read here, then waits until all owners have their first piece, so that all ranks
+ * begin together. */
 static enum slr_status meet(struct slr_ring *ring, const struct slr_gather *g, uint32_t first, uint32_t last)
 {
     struct slr_memops m;
@@ -71,9 +50,8 @@ static enum slr_status meet(struct slr_ring *ring, const struct slr_gather *g, u
         offer(ring, g, &m, owner_at(ring, step), last);
     for (int step = 1; step < ring->nranks; step++) {
         int owner = owner_at(ring, step);
-        enum slr_source way = slr_source_of(g, owner);
-        if (way != SLR_ARRIVES)
-            slr_memops_await_ready(&m, ring, owner, slr_ready_value(way == SLR_FROM_SLOT ? first : last, 0));
+        uint32_t piece = slr_source_of(g, owner) == SLR_FROM_SLOT ? first : last;
+        slr_memops_await_ready(&m, ring, owner, slr_ready_value(piece, 0));
     }
     SLR_TRY(slr_memops_put(ring, &m, ring->pull));
     pull_did(ring, SLR_SPAN_WAIT, owner_at(ring, 1), 0, 0);
@@ -86,8 +64,7 @@ static enum slr_status meet(struct slr_ring *ring, const struct slr_gather *g, u
 static enum slr_status await_owner(struct slr_ring *ring, const struct slr_gather *g, uint32_t seq, uint32_t piece,
                                    int owner)
 {
-    enum slr_source way = slr_source_of(g, owner);
-    if (way == SLR_ARRIVES || (way == SLR_FROM_SLOT && piece > 0)) {
+    if (slr_source_of(g, owner) == SLR_FROM_SLOT && piece > 0) {
         struct slr_memops m;
         m.count = 0;
         slr_timing_mark(ring->timing, SLR_LANE_PULL, ring->pull);
@@ -105,7 +82,7 @@ static enum slr_status end_chunk(struct slr_ring *ring, const struct slr_gather 
                : SLR_OK;
 }
 
-/* Some bytes of an owner's shard, which end piece `seq`. */
+/* Some bytes of an owner's shard, which end piece `seq`; none where it is expected nowhere. */
 static enum slr_status pull(struct slr_ring *ring, const struct slr_gather *g, uint32_t seq, int owner, size_t at,
                             size_t bytes)
 {
@@ -115,8 +92,10 @@ static enum slr_status pull(struct slr_ring *ring, const struct slr_gather *g, u
     if (ring->recorded) {
         SLR_TRY(slr_record_copy(ring, ring->pull, owner, SLR_NODE_PULLS, g->recv + (size_t)owner * g->plan.shard, at,
                                 bytes));
-    } else {
+    } else if (way == SLR_FROM_SLOT || g->route[owner].from) {
         SLR_TRY(SLR_CU(cuMemcpyAsync, to, from, bytes, ring->pull));
+    } else {
+        return SLR_OK;
     }
     pull_did(ring, SLR_SPAN_PULL, owner, (uint32_t)(at / g->plan.piece), bytes);
     return SLR_OK;
@@ -128,9 +107,7 @@ static enum slr_status pull_step(struct slr_ring *ring, const struct slr_gather 
     int owner = owner_at(ring, step);
     enum slr_source way = slr_source_of(g, owner);
     SLR_TRY(await_owner(ring, g, seq, piece, owner));
-    if (way != SLR_ARRIVES)
-        SLR_TRY(
-            pull(ring, g, seq, owner, slr_plan_piece_begin(&g->plan, piece), slr_plan_piece_bytes(&g->plan, piece)));
+    SLR_TRY(pull(ring, g, seq, owner, slr_plan_piece_begin(&g->plan, piece), slr_plan_piece_bytes(&g->plan, piece)));
     /* The owner fills the slot again; the other owners wait for the end only. */
     if (way == SLR_FROM_SLOT)
         SLR_TRY(SLR_CU(cuStreamWriteValue32, ring->pull, slr_dflag(ring, SLR_FLAG_DONE, owner, ring->rank), seq,
@@ -146,10 +123,13 @@ static enum slr_status pull_piece(struct slr_ring *ring, const struct slr_gather
     return SLR_OK;
 }
 
-/* All sources are read where they lie, and so can be read at once. */
+/* No source is a slot, so all of a shard can be read at once. */
 static bool can_be_whole(const struct slr_ring *ring, const struct slr_gather *g)
 {
-    return (sources(ring, g) & (1u << SLR_FROM_SLOT | 1u << SLR_ARRIVES)) == 0;
+    for (int step = 1; step < ring->nranks; step++)
+        if (slr_source_of(g, owner_at(ring, step)) == SLR_FROM_SLOT)
+            return false;
+    return true;
 }
 
 /* Every copy takes some microseconds before its first byte moves, so pieces are for who waits for
@@ -245,31 +225,28 @@ enum slr_status slr_ring_begin(struct slr_ring *ring, const struct slr_gather *g
     SLR_TRY(grow_events(ring, g->plan.chunks * (uint32_t)(ring->nranks - 1)));
     slr_ring_number(ring, g);
     unsigned deliveries = slr_ring_deliveries(ring, g);
-    bool sends = slr_ring_sends(deliveries);
+    bool sends = slr_ring_sends(deliveries), stages = slr_ring_stages(deliveries);
     SLR_TRY(slr_ring_begin_streams(ring, sends, !slr_ring_in_place(ring, g) && own_stream(ring, g) == ring->own));
     if (g->vacated)
         SLR_TRY(vacate(ring, g, sends));
-    /* Before everything else: a pusher that waits for it may hold up what this rank waits for. */
-    SLR_TRY(open_buffer(ring, g, first));
     if (ring->recorded)
         return slr_record_staging(ring, g);
-    for (uint32_t piece = 0; sends && piece < pieces_ahead(&g->plan); piece++)
-        SLR_TRY(slr_ring_send_piece(ring, g, deliveries, first, piece));
+    for (uint32_t piece = 0; stages && piece < pieces_ahead(&g->plan); piece++)
+        SLR_TRY(slr_ring_stage(ring, g, first + piece, piece));
     return SLR_OK;
 }
 
 /* ---- the end of a gather ---- */
 
-/* What has been read may be overwritten. */
+/* What has been read may be overwritten, and so may be what was to be. For slots it has been said. */
 static void say_done(const struct slr_ring *ring, const struct slr_gather *g, struct slr_memops *m, uint32_t last)
 {
     for (int step = 1; step < ring->nranks; step++)
-        /* Also for what arrived by itself: that this rank is past it. For slots it has been said. */
         if (slr_source_of(g, owner_at(ring, step)) != SLR_FROM_SLOT)
             slr_memops_write(m, slr_dflag(ring, SLR_FLAG_DONE, owner_at(ring, step), ring->rank), last);
 }
 
-/* What has been copied from expected places is right when their owners say so. */
+/* What has been expected somewhere, or nowhere, is right when the owners say so. */
 static void await_settled(const struct slr_ring *ring, const struct slr_gather *g, struct slr_memops *m, uint32_t last)
 {
     for (int step = 1; step < ring->nranks; step++)
@@ -337,7 +314,7 @@ enum slr_status slr_ring_finish(struct slr_ring *ring, const struct slr_gather *
 {
     uint32_t ahead = pieces_ahead(&g->plan), last = atomic_load(&ring->issued), first = last - g->plan.pieces + 1;
     unsigned deliveries = slr_ring_deliveries(ring, g);
-    bool sends = slr_ring_sends(deliveries);
+    bool stages = slr_ring_stages(deliveries);
     slr_ring_expects(ring, g);
     ring->chunks = g->plan.chunks;
     ring->whole = g->wanted != SLR_WANTS_CHUNKS && can_be_whole(ring, g);
@@ -355,9 +332,9 @@ enum slr_status slr_ring_finish(struct slr_ring *ring, const struct slr_gather *
     for (uint32_t piece = 0; piece < g->plan.pieces; piece++) {
         if (!ring->whole)
             SLR_TRY(pull_piece(ring, g, first, piece));
-        if (sends && piece + ahead < g->plan.pieces)
-            SLR_TRY(slr_ring_send_piece(ring, g, deliveries, first, piece + ahead));
+        if (stages && piece + ahead < g->plan.pieces)
+            SLR_TRY(slr_ring_stage(ring, g, first + piece + ahead, piece + ahead));
     }
     ring->carrying = ring->restated = false;
-    return conclude(ring, g, last, sends);
+    return conclude(ring, g, last, slr_ring_sends(deliveries));
 }

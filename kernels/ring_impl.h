@@ -90,18 +90,22 @@ enum slr_status slr_ring_in_turn(struct slr_ring *ring, CUstream before, CUstrea
 
 /* ---- the owner's part: ring_send.c ---- */
 
+static inline bool slr_ring_stages(unsigned deliveries)
+{
+    return (deliveries & 1u << SLR_BY_SLOT) != 0;
+}
+
 /* Whether this rank moves bytes to a peer, which is the publish stream's work. All else that an
  * owner says stands on the pull stream. */
 static inline bool slr_ring_sends(unsigned deliveries)
 {
-    return (deliveries & (1u << SLR_BY_SLOT | 1u << SLR_BY_PUSH | 1u << SLR_CORRECTED)) != 0;
+    return (deliveries & (1u << SLR_BY_SLOT | 1u << SLR_CORRECTED)) != 0;
 }
 
-/* Copies piece `piece` to the slot and to those it is pushed to, and says so. */
-enum slr_status slr_ring_send_piece(struct slr_ring *ring, const struct slr_gather *g, unsigned deliveries,
-                                    uint32_t first, uint32_t piece);
+/* Copies piece `piece`, whose number is `seq`, to the slot, and says so. */
+enum slr_status slr_ring_stage(struct slr_ring *ring, const struct slr_gather *g, uint32_t seq, uint32_t piece);
 
-/* Writes the shard to the peers that have copied something else from an expected place. */
+/* Writes the shard to the peers that have expected it elsewhere, or nowhere. */
 enum slr_status slr_ring_correct(struct slr_ring *ring, const struct slr_gather *g, uint32_t last);
 
 /* ---- while it is recorded: ring_record.c, ring_staged.c ---- */
