@@ -7,12 +7,12 @@
  *   word           by         for   meaning
  *   ready(o, r)    o          r     o has put piece number `ready` (from 1) into its slot, or its `send`
  *                                   holds it
- *   settled(o, r)  o          r     1: of the gather that ends with piece `ready`, what r has copied from
- *                                   an expected place is right. The lower half of ready's word
- *   done(o, r)     r          o     r has copied piece number `done` of o
- *   open(o, r)     r          o     the gather whose first piece has this number may write into r's
- *                                   receive buffer, the reduce-scatter into r's slots; of this the last
- *                                   piece's number: r's stream has come to the call
+ *   settled(o, r)  o          r     1: of the gather that ends with piece `ready`, r has o's shard where r
+ *                                   was first: its copy from an expected place is right, or o has written
+ *                                   it. The lower half of ready's word
+ *   done(o, r)     r          o     r has copied piece number `done` of o, or expects it nowhere
+ *   open(o, r)     r          o     the reduce-scatter whose first piece has this number may write into
+ *                                   r's slots; its last piece's number: r's stream has come to the call
  *   broken(o, r)   o's host   r     0 as long as what r copies from o is what o has published
  *
  * A failed rank sets `broken` before it releases its own waits, because then it may write over a

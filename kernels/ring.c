@@ -17,60 +17,11 @@ static int owner_at(const struct slr_ring *ring, int step)
     return owner < ring->nranks ? owner : owner - ring->nranks;
 }
 
-/* In which ways the peers' shards come to this rank: a bit for each. */
-static unsigned sources(const struct slr_ring *ring, const struct slr_gather *g)
-{
-    unsigned ways = 0;
-    for (int step = 1; step < ring->nranks; step++)
-        ways |= 1u << slr_source_of(g, owner_at(ring, step));
-    return ways;
-}
-
 /* ---- before the copies ---- */
-
-/* Tells the owners that push that the receive buffer is theirs to write to. */
-static enum slr_status open_buffer(struct slr_ring *ring, const struct slr_gather *g, uint32_t first)
-{
-    struct slr_memops m;
-    m.count = 0;
-    for (int peer = 0; peer < ring->nranks; peer++)
-        if (peer != ring->rank && slr_source_of(g, peer) == SLR_ARRIVES)
-            slr_memops_write(&m, slr_dflag(ring, SLR_FLAG_OPEN, peer, ring->rank), first);
-    return slr_memops_put(ring, &m, ring->pull);
-}
-
-/* The words of a rank to itself are used by no gather. */
-enum slr_status slr_ring_try(struct slr_ring *ring)
-{
-    struct slr_memops m;
-    m.count = 0;
-    slr_memops_say_ready(&m, ring, ring->rank, slr_ready_value(1, 0));
-    SLR_TRY(slr_memops_put(ring, &m, ring->publish));
-    SLR_TRY(SLR_CU(cuStreamSynchronize, ring->publish));
-    /* Accepted is not done: the host looks. */
-    if (slr_flag_piece(ring->flags, ring->nranks, SLR_FLAG_READY, ring->rank, ring->rank) != 1)
-        return SLR_CUDA;
-    slr_memops_await_ready(&m, ring, ring->rank, slr_ready_value(1, 0));
-    SLR_TRY(slr_memops_put(ring, &m, ring->pull));
-    SLR_TRY(SLR_CU(cuStreamWaitValue32, ring->pull, slr_dflag(ring, SLR_FLAG_DONE, ring->rank, ring->rank), 0,
-                   CU_STREAM_WAIT_VALUE_GEQ));
-    return SLR_CU(cuStreamSynchronize, ring->pull);
-}
 
 static void pull_did(struct slr_ring *ring, enum slr_span_kind kind, int peer, uint32_t piece, size_t bytes)
 {
     slr_timing_did(ring->timing, SLR_LANE_PULL, ring->pull, kind, peer, (int)piece, bytes);
-}
-
-static CUevent chunk_event(const struct slr_ring *ring, uint32_t q, int step)
-{
-    return ring->chunk_event[q * (uint32_t)(ring->nranks - 1) + (uint32_t)step - 1];
-}
-
-/* Behind all copies of the pull stream. */
-static CUevent last_event(const struct slr_ring *ring)
-{
-    return chunk_event(ring, ring->chunks - 1, ring->nranks - 1);
 }
 
 static bool ends_chunk(const struct slr_plan *p, uint32_t piece)
@@ -88,9 +39,8 @@ static void offer(const struct slr_ring *ring, const struct slr_gather *g, struc
         slr_memops_say_ready(m, ring, peer, slr_ready_value(last, way == SLR_AS_EXPECTED));
 }
 
-/* Says what is to be read here, then waits until everything that this rank reads has its first
- * piece, so that all ranks begin together. What is pushed here is waited for later: it
- * takes nobody's engine. */
+/* Says what is to be read here, then waits until all owners have their first piece, so that all ranks
+ * begin together. */
 static enum slr_status meet(struct slr_ring *ring, const struct slr_gather *g, uint32_t first, uint32_t last)
 {
     struct slr_memops m;
@@ -100,9 +50,8 @@ static enum slr_status meet(struct slr_ring *ring, const struct slr_gather *g, u
         offer(ring, g, &m, owner_at(ring, step), last);
     for (int step = 1; step < ring->nranks; step++) {
         int owner = owner_at(ring, step);
-        enum slr_source way = slr_source_of(g, owner);
-        if (way != SLR_ARRIVES)
-            slr_memops_await_ready(&m, ring, owner, slr_ready_value(way == SLR_FROM_SLOT ? first : last, 0));
+        uint32_t piece = slr_source_of(g, owner) == SLR_FROM_SLOT ? first : last;
+        slr_memops_await_ready(&m, ring, owner, slr_ready_value(piece, 0));
     }
     SLR_TRY(slr_memops_put(ring, &m, ring->pull));
     pull_did(ring, SLR_SPAN_WAIT, owner_at(ring, 1), 0, 0);
@@ -115,8 +64,7 @@ static enum slr_status meet(struct slr_ring *ring, const struct slr_gather *g, u
 static enum slr_status await_owner(struct slr_ring *ring, const struct slr_gather *g, uint32_t seq, uint32_t piece,
                                    int owner)
 {
-    enum slr_source way = slr_source_of(g, owner);
-    if (way == SLR_ARRIVES || (way == SLR_FROM_SLOT && piece > 0)) {
+    if (slr_source_of(g, owner) == SLR_FROM_SLOT && piece > 0) {
         struct slr_memops m;
         m.count = 0;
         slr_timing_mark(ring->timing, SLR_LANE_PULL, ring->pull);
@@ -130,11 +78,11 @@ static enum slr_status await_owner(struct slr_ring *ring, const struct slr_gathe
 static enum slr_status end_chunk(struct slr_ring *ring, const struct slr_gather *g, uint32_t piece, int step)
 {
     return ends_chunk(&g->plan, piece)
-               ? SLR_CU(cuEventRecord, chunk_event(ring, piece / g->plan.group, step), ring->pull)
+               ? SLR_CU(cuEventRecord, slr_chunk_event(ring, piece / g->plan.group, step), ring->pull)
                : SLR_OK;
 }
 
-/* Some bytes of an owner's shard, which end piece `seq`. */
+/* Some bytes of an owner's shard, which end piece `seq`; none where it is expected nowhere. */
 static enum slr_status pull(struct slr_ring *ring, const struct slr_gather *g, uint32_t seq, int owner, size_t at,
                             size_t bytes)
 {
@@ -144,8 +92,10 @@ static enum slr_status pull(struct slr_ring *ring, const struct slr_gather *g, u
     if (ring->recorded) {
         SLR_TRY(slr_record_copy(ring, ring->pull, owner, SLR_NODE_PULLS, g->recv + (size_t)owner * g->plan.shard, at,
                                 bytes));
-    } else {
+    } else if (way == SLR_FROM_SLOT || g->route[owner].from) {
         SLR_TRY(SLR_CU(cuMemcpyAsync, to, from, bytes, ring->pull));
+    } else {
+        return SLR_OK;
     }
     pull_did(ring, SLR_SPAN_PULL, owner, (uint32_t)(at / g->plan.piece), bytes);
     return SLR_OK;
@@ -157,9 +107,7 @@ static enum slr_status pull_step(struct slr_ring *ring, const struct slr_gather 
     int owner = owner_at(ring, step);
     enum slr_source way = slr_source_of(g, owner);
     SLR_TRY(await_owner(ring, g, seq, piece, owner));
-    if (way != SLR_ARRIVES)
-        SLR_TRY(
-            pull(ring, g, seq, owner, slr_plan_piece_begin(&g->plan, piece), slr_plan_piece_bytes(&g->plan, piece)));
+    SLR_TRY(pull(ring, g, seq, owner, slr_plan_piece_begin(&g->plan, piece), slr_plan_piece_bytes(&g->plan, piece)));
     /* The owner fills the slot again; the other owners wait for the end only. */
     if (way == SLR_FROM_SLOT)
         SLR_TRY(SLR_CU(cuStreamWriteValue32, ring->pull, slr_dflag(ring, SLR_FLAG_DONE, owner, ring->rank), seq,
@@ -175,10 +123,13 @@ static enum slr_status pull_piece(struct slr_ring *ring, const struct slr_gather
     return SLR_OK;
 }
 
-/* All sources are read where they lie, and so can be read at once. */
+/* No source is a slot, so all of a shard can be read at once. */
 static bool can_be_whole(const struct slr_ring *ring, const struct slr_gather *g)
 {
-    return (sources(ring, g) & (1u << SLR_FROM_SLOT | 1u << SLR_ARRIVES)) == 0;
+    for (int step = 1; step < ring->nranks; step++)
+        if (slr_source_of(g, owner_at(ring, step)) == SLR_FROM_SLOT)
+            return false;
+    return true;
 }
 
 /* Every copy takes some microseconds before its first byte moves, so pieces are for who waits for
@@ -189,7 +140,7 @@ static enum slr_status pull_whole(struct slr_ring *ring, const struct slr_gather
     for (int step = 1; step < ring->nranks; step++) {
         SLR_TRY(pull(ring, g, last, owner_at(ring, step), 0, g->plan.shard));
         if (!ring->once || step + 1 == ring->nranks)
-            SLR_TRY(SLR_CU(cuEventRecord, chunk_event(ring, ring->chunks - 1, step), ring->pull));
+            SLR_TRY(SLR_CU(cuEventRecord, slr_chunk_event(ring, ring->chunks - 1, step), ring->pull));
     }
     return SLR_OK;
 }
@@ -242,66 +193,12 @@ static enum slr_status vacate(struct slr_ring *ring, const struct slr_gather *g,
     return sends ? SLR_CU(cuStreamWaitEvent, ring->publish, ring->owned, 0) : SLR_OK;
 }
 
-enum slr_status slr_ring_entry(struct slr_ring *ring, CUstream stream, bool behind)
-{
-    ring->behind |= behind;
-    ring->entries++;
-    /* An event that is recorded again means only its latest record, and waits that are enqueued
-     * already keep the earlier one: so one event serves all streams of a group. */
-    SLR_TRY(SLR_CU(cuEventRecord, ring->entry, stream));
-    return SLR_CU(cuStreamWaitEvent, ring->pull, ring->entry, 0);
-}
-
-enum slr_status slr_ring_enter_behind(struct slr_ring *ring, CUevent begun, bool behind)
-{
-    ring->behind |= behind;
-    ring->entries += 2; /* `entry` does not stand for it */
-    return SLR_CU(cuStreamWaitEvent, ring->pull, begun, 0);
-}
-
-enum slr_status slr_ring_wait_entries(struct slr_ring *ring, CUstream stream)
-{
-    SLR_TRY(SLR_CU(cuEventRecord, ring->published, ring->pull)); /* recorded anew by each gather */
-    return SLR_CU(cuStreamWaitEvent, stream, ring->published, 0);
-}
-
-enum slr_status slr_ring_wait_stream(struct slr_ring *ring, CUstream from, CUstream to)
-{
-    ring->entries++;
-    SLR_TRY(SLR_CU(cuEventRecord, ring->entry, from));
-    return SLR_CU(cuStreamWaitEvent, to, ring->entry, 0);
-}
-
 /* ---- the gather ---- */
 
 /* How many pieces are published before the first is pulled: each slot holds one. */
 static uint32_t pieces_ahead(const struct slr_plan *p)
 {
     return p->pieces < SLR_SLOTS ? p->pieces : SLR_SLOTS;
-}
-
-enum slr_status slr_ring_in_turn(struct slr_ring *ring, CUstream before, CUstream behind)
-{
-    SLR_TRY(SLR_CU(cuEventRecord, ring->published, before));
-    return SLR_CU(cuStreamWaitEvent, behind, ring->published, 0);
-}
-
-enum slr_status slr_ring_begin_streams(struct slr_ring *ring, bool publish, bool own)
-{
-    /* One entry behind that gather says it all: the usual case. */
-    bool one = ring->behind && ring->entries == 1;
-    CUevent begin = one ? ring->entry : ring->published;
-    if (!ring->behind)
-        SLR_TRY(SLR_CU(cuStreamWaitEvent, ring->pull, ring->finished, 0));
-    ring->behind = false;
-    ring->entries = 0;
-    if (!one && (publish || own))
-        SLR_TRY(SLR_CU(cuEventRecord, ring->published, ring->pull));
-    if (publish)
-        SLR_TRY(SLR_CU(cuStreamWaitEvent, ring->publish, begin, 0));
-    if (own)
-        SLR_TRY(SLR_CU(cuStreamWaitEvent, ring->own, begin, 0));
-    return SLR_OK;
 }
 
 void slr_ring_number(struct slr_ring *ring, const struct slr_gather *g)
@@ -328,31 +225,28 @@ enum slr_status slr_ring_begin(struct slr_ring *ring, const struct slr_gather *g
     SLR_TRY(grow_events(ring, g->plan.chunks * (uint32_t)(ring->nranks - 1)));
     slr_ring_number(ring, g);
     unsigned deliveries = slr_ring_deliveries(ring, g);
-    bool sends = slr_ring_sends(deliveries);
+    bool sends = slr_ring_sends(deliveries), stages = slr_ring_stages(deliveries);
     SLR_TRY(slr_ring_begin_streams(ring, sends, !slr_ring_in_place(ring, g) && own_stream(ring, g) == ring->own));
     if (g->vacated)
         SLR_TRY(vacate(ring, g, sends));
-    /* Before everything else: a pusher that waits for it may hold up what this rank waits for. */
-    SLR_TRY(open_buffer(ring, g, first));
     if (ring->recorded)
         return slr_record_staging(ring, g);
-    for (uint32_t piece = 0; sends && piece < pieces_ahead(&g->plan); piece++)
-        SLR_TRY(slr_ring_send_piece(ring, g, deliveries, first, piece));
+    for (uint32_t piece = 0; stages && piece < pieces_ahead(&g->plan); piece++)
+        SLR_TRY(slr_ring_stage(ring, g, first + piece, piece));
     return SLR_OK;
 }
 
 /* ---- the end of a gather ---- */
 
-/* What has been read may be overwritten. */
+/* What has been read may be overwritten, and so may be what was to be. For slots it has been said. */
 static void say_done(const struct slr_ring *ring, const struct slr_gather *g, struct slr_memops *m, uint32_t last)
 {
     for (int step = 1; step < ring->nranks; step++)
-        /* Also for what arrived by itself: that this rank is past it. For slots it has been said. */
         if (slr_source_of(g, owner_at(ring, step)) != SLR_FROM_SLOT)
             slr_memops_write(m, slr_dflag(ring, SLR_FLAG_DONE, owner_at(ring, step), ring->rank), last);
 }
 
-/* What has been copied from expected places is right when their owners say so. */
+/* What has been expected somewhere, or nowhere, is right when the owners say so. */
 static void await_settled(const struct slr_ring *ring, const struct slr_gather *g, struct slr_memops *m, uint32_t last)
 {
     for (int step = 1; step < ring->nranks; step++)
@@ -409,7 +303,7 @@ static enum slr_status conclude(struct slr_ring *ring, const struct slr_gather *
         ring->settling = ring->settled;
     }
     /* That event stands before the words, which no stream of this rank waits for. */
-    SLR_TRY(SLR_CU(cuStreamWaitEvent, ring->tail, last_event(ring), 0));
+    SLR_TRY(SLR_CU(cuStreamWaitEvent, ring->tail, slr_last_event(ring), 0));
     slr_timing_mark(ring->timing, SLR_LANE_PULL, ring->tail);
     await_readers(ring, g, &m, last);
     SLR_TRY(slr_memops_put(ring, &m, ring->tail));
@@ -420,7 +314,7 @@ enum slr_status slr_ring_finish(struct slr_ring *ring, const struct slr_gather *
 {
     uint32_t ahead = pieces_ahead(&g->plan), last = atomic_load(&ring->issued), first = last - g->plan.pieces + 1;
     unsigned deliveries = slr_ring_deliveries(ring, g);
-    bool sends = slr_ring_sends(deliveries);
+    bool stages = slr_ring_stages(deliveries);
     slr_ring_expects(ring, g);
     ring->chunks = g->plan.chunks;
     ring->whole = g->wanted != SLR_WANTS_CHUNKS && can_be_whole(ring, g);
@@ -438,92 +332,9 @@ enum slr_status slr_ring_finish(struct slr_ring *ring, const struct slr_gather *
     for (uint32_t piece = 0; piece < g->plan.pieces; piece++) {
         if (!ring->whole)
             SLR_TRY(pull_piece(ring, g, first, piece));
-        if (sends && piece + ahead < g->plan.pieces)
-            SLR_TRY(slr_ring_send_piece(ring, g, deliveries, first, piece + ahead));
+        if (stages && piece + ahead < g->plan.pieces)
+            SLR_TRY(slr_ring_stage(ring, g, first + piece + ahead, piece + ahead));
     }
     ring->carrying = ring->restated = false;
-    return conclude(ring, g, last, sends);
-}
-
-/* Behind a graph's gathers they are: its end waits for all readers. */
-enum slr_status slr_ring_await_slots(struct slr_ring *ring, CUstream stream)
-{
-    struct slr_memops m;
-    m.count = 0;
-    if (!ring->staged)
-        return SLR_OK;
-    for (int step = 1; step < ring->nranks; step++)
-        slr_memops_wait(&m, slr_dflag(ring, SLR_FLAG_DONE, ring->rank, owner_at(ring, step)), ring->staged);
-    ring->staged = 0;
-    SLR_TRY(slr_memops_put(ring, &m, ring->tail));
-    SLR_TRY(SLR_CU(cuEventRecord, ring->published, ring->tail));
-    return SLR_CU(cuStreamWaitEvent, stream, ring->published, 0);
-}
-
-enum slr_status slr_ring_launched(struct slr_ring *ring, CUevent behind)
-{
-    ring->carrying = ring->restated = false;
-    SLR_TRY(SLR_CU(cuStreamWaitEvent, ring->tail, behind, 0));
-    return SLR_CU(cuEventRecord, ring->finished, ring->tail);
-}
-
-enum slr_status slr_ring_join(struct slr_ring *ring, CUstream stream)
-{
-    /* The carrier has waited for the gather, so it now stands for the carrier's events as well. */
-    if (ring->carrying && !ring->restated)
-        SLR_TRY(SLR_CU(cuEventRecord, ring->finished, ring->carrier));
-    ring->restated = ring->carrying;
-    return SLR_CU(cuStreamWaitEvent, stream, ring->finished, 0);
-}
-
-/* By streams, as the event may be recorded again meanwhile for another meaning. */
-CUresult slr_ring_query(const struct slr_ring *ring, bool carried, bool aside)
-{
-    CUresult r = slr_real.cuStreamQuery(ring->tail);
-    if (r == CUDA_SUCCESS && carried)
-        r = slr_real.cuStreamQuery(ring->carrier);
-    return r == CUDA_SUCCESS && aside ? slr_real.cuStreamQuery(ring->aside) : r;
-}
-
-enum slr_status slr_ring_join_measured(struct slr_ring *ring, CUstream stream)
-{
-    slr_timing_mark(ring->timing, SLR_LANE_APP, stream);
-    SLR_TRY(slr_ring_join(ring, stream));
-    slr_timing_did(ring->timing, SLR_LANE_APP, stream, SLR_SPAN_WAIT, -1, -1, 0);
-    return SLR_OK;
-}
-
-enum slr_status slr_ring_carry(struct slr_ring *ring, CUstream stream, bool again)
-{
-    ring->restated = false; /* an event is about to be recorded there */
-    if (ring->carrying && !again)
-        return SLR_OK;
-    /* The carrier waits for both, so its events complete when a plain gather would have been
-     * over. */
-    SLR_TRY(SLR_CU(cuEventRecord, ring->before, stream));
-    SLR_TRY(SLR_CU(cuStreamWaitEvent, ring->carrier, ring->before, 0));
-    SLR_TRY(SLR_CU(cuStreamWaitEvent, ring->carrier, ring->finished, 0));
-    ring->carrying = true;
-    return SLR_OK;
-}
-
-enum slr_status slr_ring_wait_before(struct slr_ring *ring, CUstream stream)
-{
-    return SLR_CU(cuStreamWaitEvent, stream, ring->before, 0);
-}
-
-enum slr_status slr_ring_wait_own(struct slr_ring *ring, CUstream stream)
-{
-    return SLR_CU(cuStreamWaitEvent, stream, ring->own_copied, 0);
-}
-
-enum slr_status slr_ring_wait_chunk(struct slr_ring *ring, CUstream stream, uint32_t q, int step)
-{
-    if (ring->settling)
-        SLR_TRY(SLR_CU(cuStreamWaitEvent, stream, ring->settling, 0));
-    ring->early |= q + 1 < ring->chunks;
-    CUevent copied = ring->once    ? last_event(ring)
-                     : ring->whole ? chunk_event(ring, ring->chunks - 1, step)
-                                   : chunk_event(ring, q, step);
-    return SLR_CU(cuStreamWaitEvent, stream, copied, 0);
+    return conclude(ring, g, last, slr_ring_sends(deliveries));
 }

@@ -4,7 +4,7 @@
  * the words. Everything is enqueued at once; the host waits for nobody. Pieces are numbered over
  * the communicator's life, equally on all ranks.
  *
- * Streams of the ring: `publish` stages, pushes and corrects; `pull` copies, and moves a shard that
+ * Streams of the ring: `publish` stages and corrects; `pull` copies, and moves a shard that
  * is vacated; `own` copies the own shard, with least priority, or `tail` does where nobody is
  * expected to wait for it; `tail` waits for what only the end needs: a wait that finds its word
  * behind another operation of the same stream takes longer (docs/measurements.md). All start after
@@ -74,8 +74,8 @@ struct slr_ring {
     CUdeviceptr slots[SLR_MAX_RANKS]; /* base of each rank's slots as this device sees them */
     CUdeviceptr twin;                 /* more own slots: what is staged goes there as well (cache/staging.h); 0: none */
     _Atomic uint32_t issued;          /* pieces enqueued so far; read by the house-keeping thread */
-    /* ready(r, me) when all is settled that was copied from expected places of r, and ready(me, r)
-     * when all is corrected that r has copied. Read likewise. */
+    /* ready(r, me) when all is settled that was expected of r, and ready(me, r) when all is corrected
+     * that r has expected. Read likewise. */
     _Atomic uint64_t expected[SLR_MAX_RANKS], corrected[SLR_MAX_RANKS];
     _Atomic uint32_t entered; /* the last piece of the latest reduce-scatter; 0: there was none */
     uint32_t staged;     /* the latest piece copied to a slot outside of graphs, until a launch waits for it; 0: none */
@@ -98,7 +98,7 @@ struct slr_ring {
     uint32_t chunks;      /* of one of its shards */
     bool whole, once;     /* shards are copied whole, the last chunk's event stands for all; of all shards */
     bool early;           /* somebody waits for a chunk that is not the last of its shard */
-    CUevent settling;     /* what it has copied from expected places is right; NULL: it has not */
+    CUevent settling;     /* what it has expected is settled; NULL: nothing */
     CUevent *chunk_event; /* of the latest gather, [chunk * (nranks - 1) + step - 1] */
     uint32_t chunk_events;
     struct slr_timing *timing;     /* of the latest gather, the caller's; NULL: it is not measured */
@@ -108,17 +108,15 @@ struct slr_ring {
 /* How one peer's shard reaches this rank, and this rank's that peer, agreed call by call
  * (plugin/transfer/transfer.h); both ranks of a pair have the matching half. */
 enum slr_source {
-    SLR_FROM_SLOT,     /* copied out of the owner's staging slot */
-    SLR_FROM_PLACE,    /* copied from where the owner's application has it: `from` */
-    SLR_FROM_EXPECTED, /* copied from where it is expected: `from`; the owner may correct it */
-    SLR_ARRIVES        /* the owner copies it into this rank's receive buffer */
+    SLR_FROM_SLOT,    /* copied out of the owner's staging slot */
+    SLR_FROM_PLACE,   /* copied from where the owner's application has it: `from` */
+    SLR_FROM_EXPECTED /* copied from where it is expected: `from`, or not at all; the owner may correct it */
 };
 enum slr_delivery {
     SLR_BY_SLOT,     /* this rank copies it to its slot */
     SLR_ZERO_COPY,   /* the reader takes it from `send`, which is not free before it has */
     SLR_AS_EXPECTED, /* likewise, and the reader has to be told that it is the right place */
-    SLR_CORRECTED,   /* the reader takes something else; this rank then writes it to `to` */
-    SLR_BY_PUSH,     /* this rank copies it to `to`, its place in the reader's receive buffer */
+    SLR_CORRECTED,   /* the reader takes something else, or nothing; this rank then writes it to `to` */
     SLR_DELIVERIES
 };
 /* What somebody is expected to wait for before the end of a gather; a wrong guess costs only time. */
@@ -134,7 +132,7 @@ enum slr_memory {
 struct slr_route {
     enum slr_source source;
     enum slr_delivery delivery;
-    CUdeviceptr from, to;               /* first byte of a shard, as this device sees it */
+    CUdeviceptr from, to;               /* first byte of a shard, as this device sees it; 0: none */
     enum slr_memory from_kind, to_kind; /* of these, for recorded gathers (ring_record.h) */
 };
 
@@ -189,8 +187,8 @@ enum slr_status slr_ring_wait_stream(struct slr_ring *ring, CUstream from, CUstr
 
 /* Enqueues the gather: `begin` publishes the first pieces, `finish` does the rest. Between the two
  * route[].source may still be filled in, as an owner that is asked later has likelier said where
- * its shard is, but for SLR_ARRIVES. Anything but SLR_OK leaves the ring unusable: peers would wait
- * for what was not enqueued. */
+ * its shard is. Anything but SLR_OK leaves the ring unusable: peers would wait for what was not
+ * enqueued. */
 enum slr_status slr_ring_begin(struct slr_ring *ring, const struct slr_gather *g);
 enum slr_status slr_ring_finish(struct slr_ring *ring, const struct slr_gather *g);
 

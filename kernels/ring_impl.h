@@ -59,13 +59,17 @@ static inline enum slr_source slr_source_of(const struct slr_gather *g, int peer
     return g->route ? g->route[peer].source : SLR_FROM_SLOT;
 }
 
-/* Puts the streams behind the entries, if any, and behind the operation before: in a group that may
- * have received what this one sends, and the words of the two must not come in another order.
- * `publish`, `own`: these streams have work. */
-enum slr_status slr_ring_begin_streams(struct slr_ring *ring, bool publish, bool own);
+/* Behind the copy of chunk `q` of the shard that arrives at `step`. */
+static inline CUevent slr_chunk_event(const struct slr_ring *ring, uint32_t q, int step)
+{
+    return ring->chunk_event[q * (uint32_t)(ring->nranks - 1) + (uint32_t)step - 1];
+}
 
-/* Makes the one stream of the ring's wait for what is on the other one now. */
-enum slr_status slr_ring_in_turn(struct slr_ring *ring, CUstream before, CUstream behind);
+/* Behind all copies of the pull stream. */
+static inline CUevent slr_last_event(const struct slr_ring *ring)
+{
+    return slr_chunk_event(ring, ring->chunks - 1, ring->nranks - 1);
+}
 
 /* Before pieces are numbered: what has not been told anew for very many pieces is brought up, as
  * numbers that are compared cyclically must not be half of the range apart. */
@@ -74,20 +78,34 @@ void slr_ring_keep_up(struct slr_ring *ring);
 /* In which ways peers get this rank's shard: a bit for each enum slr_delivery. */
 unsigned slr_ring_deliveries(const struct slr_ring *ring, const struct slr_gather *g);
 
+/* ---- the order of its streams: ring_streams.c ---- */
+
+/* Puts the streams behind the entries, if any, and behind the operation before: in a group that may
+ * have received what this one sends, and the words of the two must not come in another order.
+ * `publish`, `own`: these streams have work. */
+enum slr_status slr_ring_begin_streams(struct slr_ring *ring, bool publish, bool own);
+
+/* Makes the one stream of the ring's wait for what is on the other one now. */
+enum slr_status slr_ring_in_turn(struct slr_ring *ring, CUstream before, CUstream behind);
+
 /* ---- the owner's part: ring_send.c ---- */
+
+static inline bool slr_ring_stages(unsigned deliveries)
+{
+    return (deliveries & 1u << SLR_BY_SLOT) != 0;
+}
 
 /* Whether this rank moves bytes to a peer, which is the publish stream's work. All else that an
  * owner says stands on the pull stream. */
 static inline bool slr_ring_sends(unsigned deliveries)
 {
-    return (deliveries & (1u << SLR_BY_SLOT | 1u << SLR_BY_PUSH | 1u << SLR_CORRECTED)) != 0;
+    return (deliveries & (1u << SLR_BY_SLOT | 1u << SLR_CORRECTED)) != 0;
 }
 
-/* Copies piece `piece` to the slot and to those it is pushed to, and says so. */
-enum slr_status slr_ring_send_piece(struct slr_ring *ring, const struct slr_gather *g, unsigned deliveries,
-                                    uint32_t first, uint32_t piece);
+/* Copies piece `piece`, whose number is `seq`, to the slot, and says so. */
+enum slr_status slr_ring_stage(struct slr_ring *ring, const struct slr_gather *g, uint32_t seq, uint32_t piece);
 
-/* Writes the shard to the peers that have copied something else from an expected place. */
+/* Writes the shard to the peers that have expected it elsewhere, or nowhere. */
 enum slr_status slr_ring_correct(struct slr_ring *ring, const struct slr_gather *g, uint32_t last);
 
 /* ---- while it is recorded: ring_record.c, ring_staged.c ---- */

@@ -2,7 +2,7 @@
 /* What the ring needs before it moves anything. */
 #include <stdlib.h>
 #include "base/status.h"
-#include "kernels/ring.h"
+#include "kernels/ring_impl.h"
 
 /* ---- how a gather is cut ---- */
 
@@ -112,6 +112,24 @@ enum slr_status slr_ring_open(struct slr_ring *ring)
         destroy_objects(ring);
     atomic_store(&ring->opened, s == SLR_OK);
     return s;
+}
+
+/* The words of a rank to itself are used by no gather. */
+enum slr_status slr_ring_try(struct slr_ring *ring)
+{
+    struct slr_memops m;
+    m.count = 0;
+    slr_memops_say_ready(&m, ring, ring->rank, slr_ready_value(1, 0));
+    SLR_TRY(slr_memops_put(ring, &m, ring->publish));
+    SLR_TRY(SLR_CU(cuStreamSynchronize, ring->publish));
+    /* Accepted is not done: the host looks. */
+    if (slr_flag_piece(ring->flags, ring->nranks, SLR_FLAG_READY, ring->rank, ring->rank) != 1)
+        return SLR_CUDA;
+    slr_memops_await_ready(&m, ring, ring->rank, slr_ready_value(1, 0));
+    SLR_TRY(slr_memops_put(ring, &m, ring->pull));
+    SLR_TRY(SLR_CU(cuStreamWaitValue32, ring->pull, slr_dflag(ring, SLR_FLAG_DONE, ring->rank, ring->rank), 0,
+                   CU_STREAM_WAIT_VALUE_GEQ));
+    return SLR_CU(cuStreamSynchronize, ring->pull);
 }
 
 static void synchronize(CUstream s)

@@ -7,8 +7,8 @@
  * this replay has agreed with the peers, so a replay is a call like any other:
  *
  *   words: meet, done, end      the number of the call's last piece, or of pieces in slots
- *   a copy from a peer's place  that place; off where the shard comes from a slot, or the place is of
- *                               the other kind of memory
+ *   a copy from a peer's place  that place; off where the shard comes from a slot, the place is of the
+ *                               other kind of memory, or nothing is expected
  *   words and copy: correct     where the peer has taken something else for this rank's shard: its
  *                               place in the peer's receive buffer. Else the copy is off, and the words
  *                               wait for nothing
@@ -16,9 +16,8 @@
  *   from a peer's slot          the slot; off where the shard lies elsewhere
  *   stamps                      events, where it is measured (timing.h)
  *
- * Not in graphs are pushes to a buffer that was opened (SLR_BY_PUSH, SLR_ARRIVES). Of a
- * reduce-scatter only words are given: each was captured with a number of pieces behind the call
- * before, and a replay gets as many behind its own. A change holds for the launches behind it;
+ * Of a reduce-scatter only words are given: each was captured with a number of pieces behind the
+ * call before, and a replay gets as many behind its own. A change holds for the launches behind it;
  * those that run, or wait, keep what they had (CUDA).
  *
  * Not thread-safe: under the lock of the ring's owner, with its context current. */

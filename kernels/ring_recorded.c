@@ -82,7 +82,8 @@ bool slr_recorded_runs(const struct slr_timed_span *span, const struct slr_route
         return stages(route, rank, nranks);
     if (span->lane == SLR_LANE_PUBLISH)
         return route[span->peer].delivery == SLR_CORRECTED;
-    return span->kind != SLR_SPAN_PULL || (route[span->peer].source == SLR_FROM_SLOT) == span->staged;
+    return span->kind != SLR_SPAN_PULL ||
+           (span->staged ? route[span->peer].source == SLR_FROM_SLOT : route[span->peer].from != 0);
 }
 
 /* Of a gather whose last piece is `last`; `before`: the last one of the gather before it, which all
@@ -178,7 +179,7 @@ static CUdeviceptr other_end(const struct slr_recorded_node *node, const struct 
     const struct slr_route *way = &g->route[node->peer];
     switch (node->way) {
     case SLR_NODE_PULLS:
-        return way->source != SLR_FROM_SLOT && way->from_kind == node->kind ? way->from + node->at : 0;
+        return way->from && way->from_kind == node->kind ? way->from + node->at : 0;
     case SLR_NODE_CORRECTS:
         return way->delivery == SLR_CORRECTED && way->to_kind == node->kind ? way->to + node->at : 0;
     case SLR_NODE_UNSTAGES:

@@ -7,14 +7,6 @@ static void did(struct slr_ring *ring, enum slr_span_kind kind, int peer, uint32
     slr_timing_did(ring->timing, SLR_LANE_PUBLISH, ring->publish, kind, peer, (int)piece, bytes);
 }
 
-static enum slr_status say_ready(struct slr_ring *ring, int peer, uint64_t value)
-{
-    struct slr_memops m;
-    m.count = 0;
-    slr_memops_say_ready(&m, ring, peer, value);
-    return slr_memops_put(ring, &m, ring->publish);
-}
-
 /* The slot is free when its readers have copied the piece that was there. In the first pieces of a
  * gather that is an earlier gather's, which had readers of its own; at its end all peers have said
  * `done`, whether they read the slot or not. */
@@ -30,7 +22,7 @@ static enum slr_status await_slot(struct slr_ring *ring, const struct slr_gather
     return slr_memops_put(ring, &m, ring->publish);
 }
 
-static enum slr_status stage(struct slr_ring *ring, const struct slr_gather *g, uint32_t seq, uint32_t piece)
+enum slr_status slr_ring_stage(struct slr_ring *ring, const struct slr_gather *g, uint32_t seq, uint32_t piece)
 {
     size_t bytes = slr_plan_piece_bytes(&g->plan, piece);
     CUdeviceptr from = g->send + slr_plan_piece_begin(&g->plan, piece);
@@ -53,22 +45,6 @@ static enum slr_status stage(struct slr_ring *ring, const struct slr_gather *g, 
     return slr_memops_put(ring, &m, ring->publish);
 }
 
-static enum slr_status push_to(struct slr_ring *ring, const struct slr_gather *g, uint32_t first, uint32_t piece,
-                               int peer)
-{
-    size_t at = slr_plan_piece_begin(&g->plan, piece), bytes = slr_plan_piece_bytes(&g->plan, piece);
-    slr_timing_mark(ring->timing, SLR_LANE_PUBLISH, ring->publish);
-    /* The buffer stays open for the whole gather: asked once. */
-    if (piece == 0) {
-        SLR_TRY(SLR_CU(cuStreamWaitValue32, ring->publish, slr_dflag(ring, SLR_FLAG_OPEN, ring->rank, peer), first,
-                       CU_STREAM_WAIT_VALUE_GEQ));
-        did(ring, SLR_SPAN_WAIT, peer, piece, 0);
-    }
-    SLR_TRY(SLR_CU(cuMemcpyAsync, g->route[peer].to + at, g->send + at, bytes, ring->publish));
-    did(ring, SLR_SPAN_PUSH, peer, piece, bytes);
-    return say_ready(ring, peer, slr_ready_value(first + piece, 0));
-}
-
 /* The reader that is at step j when this rank writes to it is rank - j: the same pairs as in the
  * pulls. */
 static int reader_at(const struct slr_ring *ring, int step)
@@ -76,23 +52,10 @@ static int reader_at(const struct slr_ring *ring, int step)
     return (ring->rank - step + ring->nranks) % ring->nranks;
 }
 
-enum slr_status slr_ring_send_piece(struct slr_ring *ring, const struct slr_gather *g, unsigned deliveries,
-                                    uint32_t first, uint32_t piece)
-{
-    /* Who reads is served before those who are written to: a push waits for its receiver, and the
-     * words of the others must not stand behind that. */
-    if (deliveries & 1u << SLR_BY_SLOT)
-        SLR_TRY(stage(ring, g, first + piece, piece));
-    for (int step = 1; (deliveries & 1u << SLR_BY_PUSH) && step < ring->nranks; step++)
-        if (slr_delivery_to(g, reader_at(ring, step)) == SLR_BY_PUSH)
-            SLR_TRY(push_to(ring, g, first, piece, reader_at(ring, step)));
-    return SLR_OK;
-}
-
 static enum slr_status correct_peer(struct slr_ring *ring, const struct slr_gather *g, uint32_t last, int peer)
 {
     slr_timing_mark(ring->timing, SLR_LANE_PUBLISH, ring->publish);
-    /* Behind the wrong bytes, which must not come last. */
+    /* Behind the wrong bytes, which must not come last, and what used the buffer before the gather. */
     struct slr_memops m;
     m.count = 0;
     slr_memops_wait(&m, slr_dflag(ring, SLR_FLAG_DONE, ring->rank, peer), last);
@@ -100,7 +63,8 @@ static enum slr_status correct_peer(struct slr_ring *ring, const struct slr_gath
     did(ring, SLR_SPAN_WAIT, peer, 0, 0);
     SLR_TRY(SLR_CU(cuMemcpyAsync, g->route[peer].to, g->send, g->plan.shard, ring->publish));
     did(ring, SLR_SPAN_PUSH, peer, 0, g->plan.shard);
-    return say_ready(ring, peer, slr_ready_value(last, 1));
+    slr_memops_say_ready(&m, ring, peer, slr_ready_value(last, 1));
+    return slr_memops_put(ring, &m, ring->publish);
 }
 
 enum slr_status slr_ring_correct(struct slr_ring *ring, const struct slr_gather *g, uint32_t last)

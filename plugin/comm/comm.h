@@ -58,7 +58,7 @@ struct slr_comm {
     size_t least_bytes;           /* gathers of fewer, of all ranks together, stay with NCCL: trials/find.c */
     _Atomic uint64_t substituted; /* gathers moved to the ring; equal on all ranks */
     _Atomic uint64_t passed;      /* gathers left to NCCL */
-    bool put; /* readers that come first name their receive buffers: slr_transfer_put(), set by the agreement */
+    bool put; /* readers expect shards nowhere, so owners write: slr_transfer_put(), set by the agreement */
     struct slr_exports *exports;           /* its blocks that peers map, and theirs */
     struct slr_expect *expect;             /* where peers' shards have been; NULL: nothing remembered yet */
     struct slr_stood_in *stood_in;         /* graphs/recorded.h; NULL: none yet */

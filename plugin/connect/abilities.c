@@ -48,7 +48,7 @@ bool slr_graphs_all_can(const struct slr_comm *c)
 
 bool slr_graphs_take(const struct slr_comm *c, size_t shard)
 {
-    return slr_get(SLR_S_GRAPHS) && !c->put && slr_graphs_all_can(c) &&
+    return slr_get(SLR_S_GRAPHS) && slr_graphs_all_can(c) &&
            shard * (uint64_t)c->nranks / LEAST >= slr_get(SLR_S_MIN_BYTES);
 }
 
@@ -128,7 +128,7 @@ static struct loaded {
     struct slr_reduce reduce;
 } loaded[DEVICES] = {[0 ... DEVICES - 1] = {.lock = PTHREAD_MUTEX_INITIALIZER}};
 
-bool slr_sums_wanted(void)
+static bool sums_wanted(void)
 {
     return slr_get(SLR_S_REDUCE_SCATTER) != 0;
 }
@@ -149,7 +149,7 @@ static struct loaded *of(const struct slr_comm *c)
 bool slr_sums_load(struct slr_comm *c)
 {
     struct loaded *l = of(c);
-    if (!slr_sums_wanted() || !l || slr_shared_enter(&c->shared) != SLR_OK)
+    if (!sums_wanted() || !l || slr_shared_enter(&c->shared) != SLR_OK)
         return false;
     pthread_mutex_lock(&l->lock);
     if (l->ctx != c->shared.ctx || l->resets != c->shared.resets)

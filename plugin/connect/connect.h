@@ -27,8 +27,7 @@
  *   MAPPED    all were MADE: has taken the smallest slot, mapped every peer's staging, written its
  *             pattern
  *   TRIED     all were MAPPED: has copied every peer's pattern the way gathers will, and found it
- *             right; has pushed its own into every peer's staging when the communicator pushes
- *             (`put`)
+ *             right; has pushed its own into every peer's staging
  *   CHECKED   all were TRIED: what the peers have pushed is right as well
  *   CLOSED    this epoch is over: has closed what it had mapped, and reads and writes no peer's
  *             staging
@@ -164,9 +163,6 @@ void slr_graphs_missed(void);
 void slr_graphs_try(struct slr_comm *c);
 
 /* The device code that adds (kernels/scatter.h), for reduce-scatters. */
-
-/* The settings want it. Uniform. */
-bool slr_sums_wanted(void);
 
 /* While the ranks agree: whether this rank can, for its post. */
 bool slr_sums_load(struct slr_comm *c);

@@ -137,20 +137,14 @@ void slr_connect_unmap(struct slr_comm *c)
 
 /* ---- patterns ----
  *
- * Every rank writes a pattern into its first slot, and its peers copy it from there. Where ranks
- * push, it also goes into each peer's second slot, where each writer has an area of its own. So
- * peer-to-peer copies that a host's IOMMU or switches corrupt are found before data of the program
- * travels that way. A pattern depends on the owner, the place, the epoch and the owner's process,
- * so what was in the memory before is not taken for it. Small samples, spread over the slot. */
+ * Every rank writes a pattern into its first slot, and its peers copy it from there. It also writes
+ * it into each peer's second slot, where each writer has an area of its own. So peer-to-peer copies
+ * that a host's IOMMU or switches corrupt are found before data of the program travels that way. A
+ * pattern depends on the owner, the place, the epoch and the owner's process, so what was in the
+ * memory before is not taken for it. Small samples, spread over the slot. */
 
 #define SAMPLES 8
 #define SAMPLE_BYTES 4096u
-
-/* Ranks write into each other's memory: uniform. */
-static bool pushes(const struct slr_comm *c)
-{
-    return c->put || slr_sums_wanted();
-}
 
 /* How the samples lie in a slot. */
 struct layout {
@@ -303,9 +297,8 @@ enum slr_reason slr_connect_try(struct slr_comm *c, int *peer)
     for (int step = 1; step < c->nranks && why == SLR_R_RING; step++) {
         int r = *peer = (c->rank + step) % c->nranks;
         why = pull(c, r);
-        if (why == SLR_R_RING && pushes(c) &&
-            settle(c, copy(c, area(c, c->ring.slots[r], c->rank), layout.bytes, c->ring.slots[c->rank],
-                           layout.stride)) != SLR_OK)
+        if (why == SLR_R_RING && settle(c, copy(c, area(c, c->ring.slots[r], c->rank), layout.bytes,
+                                                c->ring.slots[c->rank], layout.stride)) != SLR_OK)
             why = SLR_R_NO_IPC;
     }
     return why;
@@ -316,7 +309,7 @@ enum slr_reason slr_connect_try(struct slr_comm *c, int *peer)
 enum slr_reason slr_connect_check(struct slr_comm *c, int *peer)
 {
     enum slr_reason why = SLR_R_RING;
-    for (int step = 1; step < c->nranks && pushes(c) && why == SLR_R_RING; step++) {
+    for (int step = 1; step < c->nranks && why == SLR_R_RING; step++) {
         int r = *peer = (c->rank + step) % c->nranks;
         why = compare(c, area(c, own_for(c, r), r), r, "push");
     }

@@ -85,8 +85,7 @@ void slr_gather_count_routes(const struct slr_comm *c, const struct slr_route *r
     static _Atomic uint64_t *const counter[SLR_DELIVERIES] = {[SLR_BY_SLOT] = &slr_counters.staged,
                                                               [SLR_ZERO_COPY] = &slr_counters.zero_copy,
                                                               [SLR_AS_EXPECTED] = &slr_counters.zero_copy,
-                                                              [SLR_CORRECTED] = &slr_counters.pushed,
-                                                              [SLR_BY_PUSH] = &slr_counters.pushed};
+                                                              [SLR_CORRECTED] = &slr_counters.pushed};
     for (int r = 0; r < c->nranks; r++)
         if (r != c->rank)
             atomic_fetch_add_explicit(counter[route[r].delivery], 1, memory_order_relaxed);
@@ -98,29 +97,16 @@ static bool nameable(const struct slr_call *call, const struct slr_place *recv)
     return recv->generation && recv->offset + call->shard * (size_t)call->comm->nranks <= recv->size;
 }
 
-/* Whether this rank, when it comes to the call before an owner, lets it write into the receive
- * buffer. The writer has to be told before anything waits. So memory that no peer can name is not
- * offered. */
-static bool may_put(const struct slr_call *call, const struct slr_place *recv)
-{
-    return call->comm->put && nameable(call, recv);
-}
-
 /* What this rank takes from its peers is agreed as late as it can be, so that more of them have
- * said where their shards are. But peers that are to write into its buffer must know before
- * anything waits. */
+ * said where their shards are. */
 static enum slr_status run_ring(const struct slr_call *call, const struct slr_place *send, const struct slr_place *recv,
-                                bool put, struct slr_gather *g, struct slr_route *route)
+                                struct slr_gather *g, struct slr_route *route)
 {
     struct slr_ring *ring = &call->comm->ring;
     slr_transfer_owner(call, send, route);
-    if (put)
-        slr_transfer_reader(call, recv, true, route);
-    else
-        slr_expect_begin(call, send);
+    slr_expect_begin(call, send);
     SLR_TRY(slr_ring_begin(ring, g)); /* what this rank gives */
-    if (!put)
-        slr_transfer_reader(call, recv, false, route);
+    slr_transfer_reader(call, recv, route);
     return slr_ring_finish(ring, g); /* what it takes */
 }
 
@@ -134,21 +120,11 @@ static struct slr_plan plan_of(struct slr_comm *c, size_t shard)
     return slr_plan_make(shard, c->nranks, c->ring.slot, (uint32_t)slr_get(SLR_S_CHUNKS));
 }
 
-/* What is expected of the call's gather; `put`: nothing, as peers write. */
-static struct slr_expectation expectation_of(const struct slr_call *call, const struct slr_place *recv, bool put)
-{
-    struct slr_comm *c = call->comm;
-    if (!put)
-        return slr_expect_of(call, slr_trials_context(c), slr_trials_tries_whole(c), nameable(call, recv));
-    slr_expect_unasked(c);
-    return (struct slr_expectation){.wanted = SLR_WANTS_CHUNKS};
-}
-
 /* Under the communicator's lock. The decision has been made: whatever fails here fails the
  * communicator on all ranks, because the others move this call. `as`: the call as the ring serves
  * it, whose buffers `send` and `recv` are. */
 static enum slr_status enqueue(const struct slr_call *call, const struct slr_call *as, const struct slr_place *send,
-                               const struct slr_place *recv, bool put, enum slr_wanted wanted)
+                               const struct slr_place *recv, enum slr_wanted wanted)
 {
     struct slr_comm *c = call->comm;
     struct slr_route route[SLR_MAX_RANKS];
@@ -160,7 +136,7 @@ static enum slr_status enqueue(const struct slr_call *call, const struct slr_cal
                            .wanted = wanted,
                            .route = route};
     g.plan = plan_of(c, call->shard);
-    enum slr_status s = run_ring(as, send, recv, put, &g, route);
+    enum slr_status s = run_ring(as, send, recv, &g, route);
     if (s == SLR_OK)
         s = slr_order_after_gather(c, slr_stream_name(call->stream, false));
     slr_exports_end(c, call->number);
@@ -181,19 +157,20 @@ static enum slr_status enqueue_moved(const struct slr_call *call, const struct s
     struct slr_place send = *recv;
     moved.send = (const char *)call->recv + own;
     send.offset += own;
-    return enqueue(call, &moved, &send, recv, false, wanted);
+    return enqueue(call, &moved, &send, recv, wanted);
 }
 
 static enum slr_status enqueue_as_expected(const struct slr_call *call, const struct slr_place *send,
                                            const struct slr_place *recv)
 {
-    const bool put = may_put(call, recv);
-    const struct slr_expectation x = expectation_of(call, recv, put);
+    struct slr_comm *c = call->comm;
+    const struct slr_expectation x =
+        slr_expect_of(call, slr_trials_context(c), slr_trials_tries_whole(c), nameable(call, recv));
     const struct slr_watched w = {.send = send, .recv = recv};
-    SLR_TRY(slr_shared_work_begin(&call->comm->shared));
+    SLR_TRY(slr_shared_work_begin(&c->shared));
     SLR_WATCH(begins, call, &w);
     const enum slr_status s =
-        x.overwritten ? enqueue_moved(call, recv, x.wanted) : enqueue(call, call, send, recv, put, x.wanted);
+        x.overwritten ? enqueue_moved(call, recv, x.wanted) : enqueue(call, call, send, recv, x.wanted);
     slr_shared_work_end();
     return s;
 }

@@ -38,7 +38,6 @@
  *     change nodes of executable graphs: all ranks have posted that (plugin/connect/connect.h)
  *   fewer bytes than 8 times SLIPRING_MIN_BYTES, or a size that was measured to be NCCL's on the rank that was
  *     the first to capture a gather of it, which decides for all captures (trials/ways.h)
- *   ranks that share a GPU (slr_transfer_put)
  *   cudaStreamBeginCaptureToGraph: the graph may be the body of a conditional node: the device decides how
  *     often it runs, so that its calls have no numbers
  *   more than SLR_RECORD_MOST calls of a communicator in one graph: a rank that is one launch ahead

@@ -157,7 +157,7 @@ static enum slr_status agree(struct slr_comm *c, const struct slr_recorded_gathe
     slr_transfer_owner(&call, &send, route);
     slr_ring_number(&c->ring, gather);
     slr_expect_begin(&call, &send);
-    slr_transfer_reader(&call, &recv, false, route);
+    slr_transfer_reader(&call, &recv, route);
     slr_ring_expects(&c->ring, gather);
     return slr_recorded_fits(&g->nodes, route, c->rank, c->nranks) ? SLR_OK : SLR_PEER;
 }

@@ -154,7 +154,7 @@ static void write_gather(const struct reading *r)
                   c->name, c->rank, llu(m->number), decision(m), slr_reason_name(m->reason), m->shard, m->count,
                   slr_type_name(m->type), (int)m->in_place, (void *)m->stream, m->recv, m->send, m->pieces, m->chunks,
                   m->deliveries[SLR_BY_SLOT], m->deliveries[SLR_ZERO_COPY] + m->deliveries[SLR_AS_EXPECTED],
-                  m->deliveries[SLR_BY_PUSH] + m->deliveries[SLR_CORRECTED], llu(r->begin), llu(r->end),
+                  m->deliveries[SLR_CORRECTED], llu(r->begin), llu(r->end),
                   m->kind == SLR_TIMED_RING ? slr_reason_name(m->ended) : "-", llu(r->exposed), m->timing.spans,
                   m->timing.cut, llu(r->error));
 }

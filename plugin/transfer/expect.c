@@ -104,7 +104,8 @@ struct slr_expectation slr_expect_of(const struct slr_call *call, uint64_t conte
 {
     struct slr_expect *e = made_for(call);
     struct slr_expectation x = {.wanted = whole ? SLR_WANTS_NOTHING : SLR_WANTS_CHUNKS};
-    slr_expect_unasked(call->comm); /* a whole turn says nothing of the next call */
+    if (e)
+        e->latest = NULL; /* a whole turn says nothing of the next call */
     if (!e || whole)
         return x;
     const uint64_t key = slr_mix(key_of(call), context);
@@ -119,12 +120,6 @@ struct slr_expectation slr_expect_of(const struct slr_call *call, uint64_t conte
     s->overwritten -= x.overwritten;
     s->consumed = false;
     return x;
-}
-
-void slr_expect_unasked(struct slr_comm *c)
-{
-    if (c->expect)
-        c->expect->latest = NULL;
 }
 
 void slr_expect_consumed(struct slr_comm *c, bool early)

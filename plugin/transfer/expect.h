@@ -59,9 +59,6 @@ struct slr_expectation {
 };
 struct slr_expectation slr_expect_of(const struct slr_call *call, uint64_t context, bool whole, bool movable);
 
-/* It is not asked of the communicator's latest gather. */
-void slr_expect_unasked(struct slr_comm *c);
-
 /* A GEMM has taken the communicator's latest gather over, of which slr_expect_of was asked. `early`:
  * it waits for chunks that do not end a shard. */
 void slr_expect_consumed(struct slr_comm *c, bool early);

@@ -152,7 +152,7 @@ static void owner_second(struct slr_comm *c, int peer, struct slr_remote_place m
     }
     route->to = slr_exported_mapped(c, peer, theirs->place, &route->to_kind);
     if (route->to) /* else this rank has failed, and so will the peer */
-        route->delivery = theirs->expected.generation ? SLR_CORRECTED : SLR_BY_PUSH;
+        route->delivery = SLR_CORRECTED;
 }
 
 void slr_transfer_owner(const struct slr_call *call, const struct slr_place *send, struct slr_route *route)
@@ -173,7 +173,7 @@ void slr_transfer_owner(const struct slr_call *call, const struct slr_place *sen
 }
 
 /* What a reader says. That shard of the receive buffer is for this owner alone to write. */
-static struct saying reader_saying(const struct slr_call *call, int peer, const struct slr_place *recv, bool put,
+static struct saying reader_saying(const struct slr_call *call, int peer, const struct slr_place *recv,
                                    CUdeviceptr *from, enum slr_memory *kind)
 {
     struct slr_comm *c = call->comm;
@@ -181,7 +181,7 @@ static struct saying reader_saying(const struct slr_call *call, int peer, const 
                               slr_exported_place(c, recv, (size_t)peer * call->shard, call->shard, peer, call->number)};
     *from = 0;
     /* An expected place is of use only where it can be corrected. */
-    if (put || !mine.place.generation)
+    if (c->put || !mine.place.generation)
         return mine;
     /* A graph names the same buffers each time. */
     mine.expected = slr_expected_place(call, peer, call->why == SLR_R_GRAPH);
@@ -192,9 +192,7 @@ static struct saying reader_saying(const struct slr_call *call, int peer, const 
 
 static void reader_first(struct slr_comm *c, const struct saying *mine, CUdeviceptr from, struct slr_route *route)
 {
-    route->source = mine->expected.generation ? SLR_FROM_EXPECTED
-                    : mine->place.generation  ? SLR_ARRIVES
-                                              : SLR_FROM_SLOT;
+    route->source = mine->place.generation ? SLR_FROM_EXPECTED : SLR_FROM_SLOT;
     route->from = from;
     /* The peer may write here from now on, so an abort has to wait for it. */
     if (mine->place.generation)
@@ -210,19 +208,18 @@ static void reader_second(struct slr_comm *c, int peer, const struct saying *the
         route->source = SLR_FROM_PLACE;
 }
 
-void slr_transfer_reader(const struct slr_call *call, const struct slr_place *recv, bool put, struct slr_route *route)
+void slr_transfer_reader(const struct slr_call *call, const struct slr_place *recv, struct slr_route *route)
 {
     struct slr_comm *c = call->comm;
-    bool expects = !put && c->expect;
     slr_exports_hold(c);
     for (int step = 1; step < c->nranks; step++) {
         int peer = (c->rank + step) % c->nranks;
         struct saying mine = {0}, theirs;
         CUdeviceptr from = 0;
-        if (expects)
+        if (c->expect) {
             learn(call, peer);
-        if (put || expects)
-            mine = reader_saying(call, peer, recv, put, &from, &route[peer].from_kind);
+            mine = reader_saying(call, peer, recv, &from, &route[peer].from_kind);
+        }
         if (publish(call, peer, false, mine, &theirs))
             reader_first(c, &mine, from, &route[peer]);
         else

@@ -9,15 +9,15 @@
  *   owner    place of `send` in a block that
  *            the reader has mapped              SLR_ZERO_COPY      SLR_FROM_PLACE
  *   owner    nothing                            SLR_BY_SLOT        SLR_FROM_SLOT
- *   reader   where it expects `send`, and place
- *            of `recv` in a block that the
- *            owner has mapped                   SLR_FROM_EXPECTED  SLR_AS_EXPECTED, SLR_CORRECTED
- *   reader   only the place of `recv`           SLR_ARRIVES        SLR_BY_PUSH
+ *   reader   place of `recv` in a block that
+ *            the owner has mapped, and where it
+ *            expects `send`, or that it does
+ *            nowhere                            SLR_FROM_EXPECTED  SLR_AS_EXPECTED, SLR_CORRECTED
  *   reader   nothing                            SLR_FROM_SLOT      SLR_BY_SLOT
  *
- * Readers expect places (expect.h) where shards are pulled, and publish the place of `recv` alone
- * where slr_transfer_put() says so. An owner that is second names its place all the same, for the reader
- * to learn. A call that is made from a graph (record.h) is a call like any other.
+ * Readers that do not know a place (expect.h) publish nothing; where slr_transfer_put() says so they
+ * expect none, and publish the place of `recv` alone. An owner that is second names its place all the
+ * same, for the reader to learn. A call that is made from a graph (record.h) is a call like any other.
  *
  * So a call never depends on an address being the same as last time; it is only faster. A rank
  * whose buffers are unknown costs itself a staging copy and nobody else anything. The two halves
@@ -65,18 +65,16 @@ static inline enum slr_transfer_state slr_transfer_state(uint64_t head)
     return (enum slr_transfer_state)(head & 3);
 }
 
-/* Whether readers of this communicator offer their receive buffers, from SLIPRING_PROTOCOL and what
- * all ranks published. auto: only where ranks share a GPU, where a push saves a copy. Between GPUs
- * whoever comes last to a call would have to move both directions of a pair, one after the other
- * (kernels/ring.h), while the other's engines are idle. */
+/* Whether readers of this communicator expect shards nowhere, from SLIPRING_PROTOCOL and what all
+ * ranks published. auto: only where ranks share a GPU. Between GPUs whoever comes last to a call would
+ * have to move both directions of a pair, one after the other (kernels/ring.h), while the other's
+ * engines are idle. */
 bool slr_transfer_put(const struct slr_comm *c);
 
 /* This rank's part in the descriptors of a call that has its number, under the communicator's lock:
- * first as the owner, for all peers, then as the reader. `send` and `recv` say where the buffers
- * lie. `put`: `recv` is offered to be written to; else places may be expected, and
- * slr_expect_begin() and slr_ring_begin() have to have been called (exports.h,
- * slr_exported_readable). Fills `route`. */
+ * first as the owner, for all peers, then, behind slr_expect_begin() and slr_ring_begin() (exports.h,
+ * slr_exported_readable), as the reader. `send` and `recv` say where the buffers lie. Fills `route`. */
 void slr_transfer_owner(const struct slr_call *call, const struct slr_place *send, struct slr_route *route);
-void slr_transfer_reader(const struct slr_call *call, const struct slr_place *recv, bool put, struct slr_route *route);
+void slr_transfer_reader(const struct slr_call *call, const struct slr_place *recv, struct slr_route *route);
 
 #endif

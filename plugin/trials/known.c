@@ -55,7 +55,7 @@ static uint64_t setup_of(const struct slr_comm *c)
     static const enum slr_setting_id settings[] = {SLR_S_PROTOCOL, SLR_S_CHUNKS, SLR_S_FLOP_PER_BYTE, SLR_S_PARTS,
                                                    SLR_S_SPLIT_K,  SLR_S_FUSE,   SLR_S_STRICT};
     const struct slr_post *post = c->shared.control->post;
-    uint64_t digest = c->put, processes = 0, gpus = 0;
+    uint64_t digest = 0, processes = 0, gpus = 0;
     int nccl = 0;
     for (size_t i = 0; i < sizeof settings / sizeof *settings; i++)
         digest = slr_mix(digest, slr_get(settings[i]));

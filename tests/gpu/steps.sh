@@ -146,7 +146,7 @@ find_device() {
 two_gpus_or_one() {
     [ $softgpu = 1 ] || [ $one_gpu = 1 ] || [ "$(cuda_device_count)" -ge 2 ] || die "two GPUs are needed; --one-gpu runs what one is enough for"
     [ $one_gpu = 1 ] || return 0
-    export SLIPRING_PROTOCOL=pull # as between GPUs; graphs need it
+    export SLIPRING_PROTOCOL=pull # as between GPUs
     [ $softgpu = 1 ] || export CUDA_VISIBLE_DEVICES=${CUDA_VISIBLE_DEVICES:-0}
 }
 

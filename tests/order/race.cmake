@@ -106,5 +106,5 @@ run(race_mutant_aside_unasked 120 WITH aside_unasked ${caught_race} ${beside} --
 set(zero_set --set SLIPRING_ALLOC_MIN=4K --set SLIPRING_SLOT_BYTES=256K)
 run(race_mutant_zero_no_reader_wait 120 WITH zero_no_reader_wait ${caught_race} ${zero_set} --set SLIPRING_PROTOCOL=pull
   -- $<TARGET_FILE:zero_late> 2 @ ENV TEST_RACE=strict CASES=overwrite-memset)
-run(race_mutant_zero_no_open_wait 120 WITH zero_no_open_wait ${caught_race} ${zero_set} --set SLIPRING_PROTOCOL=put -- $<TARGET_FILE:zero_late> 2 @
+run(race_mutant_zero_no_free_wait 120 WITH zero_no_free_wait ${caught_race} ${zero_set} --set SLIPRING_PROTOCOL=put -- $<TARGET_FILE:zero_late> 2 @
   ENV TEST_RACE=strict CASES=read-old)

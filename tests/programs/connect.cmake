@@ -17,12 +17,12 @@ foreach(protocol pull put)
     run(connect_threads_ahead_${protocol}_${memory} 120 ${connect} --set SOFTGPU_TIES=1 --set SLIPRING_PROTOCOL=${protocol} --set SLIPRING_ALLOC=all
       --set SLIPRING_ALLOC_MIN=4K ${place} --has "\"event\":\"substitute\"" PROCESSES 1 LAUNCH --seconds 60 PLAY connect_threads ahead 3 ${memory})
   endforeach()
-  # Two processes with two ranks each: both kinds of staging.
-  run(connect_threads_mixed_${protocol} 120 ${connect} --set SOFTGPU_TIES=1 --set SLIPRING_PROTOCOL=${protocol} --set SLIPRING_ZERO_COPY=off
-    --has "\"event\":\"substitute\"" --hasnt communicator_failed PROCESSES 2 LAUNCH --seconds 60 PLAY connect_threads exact 2)
   run(connect_threads_mixed_ahead_${protocol} 120 ${connect} --set SOFTGPU_TIES=1 --set SLIPRING_PROTOCOL=${protocol} --has "\"event\":\"substitute\""
     --hasnt communicator_failed PROCESSES 2 LAUNCH --seconds 60 PLAY connect_threads ahead 2 nccl)
 endforeach()
+# Two processes with two ranks each: both kinds of staging.
+run(connect_threads_mixed 120 ${connect} --set SOFTGPU_TIES=1 --set SLIPRING_ZERO_COPY=off --has "\"event\":\"substitute\""
+  --hasnt communicator_failed PROCESSES 2 LAUNCH --seconds 60 PLAY connect_threads exact 2)
 
 # Device memory: 8 GiB, of which the program takes 90%; eight communicators would hold 1 GiB.
 set(device --set SOFTGPU_MEM_BYTES=8589934592 --set SLIPRING_SLOT_BYTES=64M)
@@ -55,17 +55,12 @@ foreach(value DISABLE=0 LEVEL=SYS LEVEL=NVL LEVEL=3)
   run(connect_p2p_allowed_${short} 120 ${connect} --set NCCL_P2P_${value} --has "\"event\":\"substitute\"" PROCESSES 2 LAUNCH --seconds 60
     PLAY fault_gathers)
 endforeach()
-foreach(protocol pull put)
-  foreach(rank 0 1)
-    run(connect_p2p_broken_${protocol}_${rank} 120 ${connect} --set SLIPRING_PROTOCOL=${protocol} ${p2p_corrupts}
-      --has "\"event\":\"p2p_corrupts\".*\"peer\":[01],\"by\":\"pull\"" PROCESSES 2 LAUNCH --seconds 60 --rank ${rank} SOFTGPU_P2P_BROKEN=1
-      PLAY fault_gathers)
-  endforeach()
+foreach(rank 0 1)
+  run(connect_p2p_broken_${rank} 120 ${connect} ${p2p_corrupts} --has "\"event\":\"p2p_corrupts\".*\"peer\":[01],\"by\":\"pull\""
+    PROCESSES 2 LAUNCH --seconds 60 --rank ${rank} SOFTGPU_P2P_BROKEN=1 PLAY fault_gathers)
 endforeach()
-foreach(protocol pull put)
-  run(connect_p2p_broken_threads_${protocol} 120 ${connect} --set SOFTGPU_P2P_BROKEN=1 --set SLIPRING_PROTOCOL=${protocol}
-    --has "\"reason\":\"p2p_corrupts\"" --hasnt "\"event\":\"substitute\"" PROCESSES 1 LAUNCH --seconds 60 PLAY connect_threads exact 3)
-endforeach()
+run(connect_p2p_broken_threads 120 ${connect} --set SOFTGPU_P2P_BROKEN=1 --has "\"reason\":\"p2p_corrupts\"" --hasnt "\"event\":\"substitute\""
+  PROCESSES 1 LAUNCH --seconds 60 PLAY connect_threads exact 3)
 
 # What was offered for a registration before the ranks were refused goes back; its deregistration waits for nobody.
 run(connect_refused_registered 120 ${connect} --set SLIPRING_ALLOC=off --set SOFTGPU_P2P_BROKEN=1 --has "\"reason\":\"p2p_corrupts\""

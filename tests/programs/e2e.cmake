@@ -122,7 +122,7 @@ foreach(case c-in-send shared-c-in-send an-c-in-send c-in-send-other-stream)
 endforeach()
 fuse(c-in-send both gemm_overlap RANKS 3 SUFFIX _chunks OPTIONS ${moves} --set SLIPRING_CHUNKS=5 --set SLIPRING_SLOT_BYTES=20000)
 fuse(c-in-send-written joined gemm_overlap RANKS 2 OPTIONS ${moves} --has "\"reason\":\"gemm_other_operand\",\"by\":\"GEMM\"")
-fuse(c-in-send joined gemm_overlap RANKS 2 SUFFIX _put OPTIONS ${moves} --set SLIPRING_PROTOCOL=put)
+fuse(c-in-send both gemm_overlap RANKS 2 SUFFIX _put OPTIONS ${moves} --set SLIPRING_PROTOCOL=put)
 fuse(c-in-send joined gemm_overlap RANKS 2 SUFFIX _no_block)
 # A sum over what is gathered that is not split runs beside the GEMM behind it, unless that, or what is between, could notice.
 set(beside --has "\"aside\":1" --hasnt "gemm_sum_type")

@@ -228,16 +228,16 @@ static void draw_routes(struct world *w, unsigned seed)
         enum slr_delivery delivery;
     } way[] = {{SLR_FROM_SLOT, SLR_BY_SLOT},
                {SLR_FROM_PLACE, SLR_ZERO_COPY},
-               {SLR_ARRIVES, SLR_BY_PUSH},
                {SLR_FROM_EXPECTED, SLR_AS_EXPECTED},
-               {SLR_FROM_EXPECTED, SLR_CORRECTED}};
+               {SLR_FROM_EXPECTED, SLR_CORRECTED},  /* elsewhere */
+               {SLR_FROM_EXPECTED, SLR_CORRECTED}}; /* nowhere */
     srand(seed);
     for (int o = 0; o < w->n; o++)
         for (int r = 0; r < w->n; r++) {
             unsigned i = seed ? (unsigned)rand() % 5 : 0;
             const unsigned char *from = way[i].delivery == SLR_CORRECTED ? w->elsewhere[o] : w->send[o];
             w->route[r][o].source = way[i].source;
-            w->route[r][o].from = (CUdeviceptr)(uintptr_t)from;
+            w->route[r][o].from = i == 4 ? 0 : (CUdeviceptr)(uintptr_t)from;
             w->route[o][r].delivery = way[i].delivery;
             w->route[o][r].to = (CUdeviceptr)(uintptr_t)(w->recv[r] + (size_t)o * w->shard);
         }
@@ -462,14 +462,14 @@ static bool is_stamp(const struct slr_timing *r, CUevent e)
     return false;
 }
 
-/* Peer 1 takes the shard from the slot, 2 from its place, 3 gets it pushed; what comes from them likewise. */
+/* Peer 1 takes the shard from the slot, 2 from its place, 3 expects nothing; what comes from them likewise. */
 static void mixed_gather(struct world *w, struct slr_ring *ring, CUstream app)
 {
     struct slr_route route[4] = {
         {0},
         {.source = SLR_FROM_SLOT, .delivery = SLR_BY_SLOT},
         {.source = SLR_FROM_PLACE, .delivery = SLR_ZERO_COPY, .from = (CUdeviceptr)(uintptr_t)w->send[2]},
-        {.source = SLR_ARRIVES, .delivery = SLR_BY_PUSH, .to = (CUdeviceptr)(uintptr_t)w->recv[3]}};
+        {.source = SLR_FROM_EXPECTED, .delivery = SLR_CORRECTED, .to = (CUdeviceptr)(uintptr_t)w->recv[3]}};
     struct slr_gather g = {.send = (CUdeviceptr)(uintptr_t)w->send[0],
                            .recv = (CUdeviceptr)(uintptr_t)w->recv[0],
                            .stream = app,

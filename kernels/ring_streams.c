@@ -1,0 +1,147 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The ring: how its streams and the application's wait for each other. */
+#include "kernels/ring_impl.h"
+
+/* ---- before a gather ---- */
+
+enum slr_status slr_ring_entry(struct slr_ring *ring, CUstream stream, bool behind)
+{
+    ring->behind |= behind;
+    ring->entries++;
+    /* An event that is recorded again means only its latest record, and waits that are enqueued
+     * already keep the earlier one: so one event serves all streams of a group. */
+    SLR_TRY(SLR_CU(cuEventRecord, ring->entry, stream));
+    return SLR_CU(cuStreamWaitEvent, ring->pull, ring->entry, 0);
+}
+
+enum slr_status slr_ring_enter_behind(struct slr_ring *ring, CUevent begun, bool behind)
+{
+    ring->behind |= behind;
+    ring->entries += 2; /* `entry` does not stand for it */
+    return SLR_CU(cuStreamWaitEvent, ring->pull, begun, 0);
+}
+
+enum slr_status slr_ring_wait_entries(struct slr_ring *ring, CUstream stream)
+{
+    SLR_TRY(SLR_CU(cuEventRecord, ring->published, ring->pull)); /* recorded anew by each gather */
+    return SLR_CU(cuStreamWaitEvent, stream, ring->published, 0);
+}
+
+enum slr_status slr_ring_wait_stream(struct slr_ring *ring, CUstream from, CUstream to)
+{
+    ring->entries++;
+    SLR_TRY(SLR_CU(cuEventRecord, ring->entry, from));
+    return SLR_CU(cuStreamWaitEvent, to, ring->entry, 0);
+}
+
+enum slr_status slr_ring_in_turn(struct slr_ring *ring, CUstream before, CUstream behind)
+{
+    SLR_TRY(SLR_CU(cuEventRecord, ring->published, before));
+    return SLR_CU(cuStreamWaitEvent, behind, ring->published, 0);
+}
+
+enum slr_status slr_ring_begin_streams(struct slr_ring *ring, bool publish, bool own)
+{
+    /* One entry behind that gather says it all: the usual case. */
+    bool one = ring->behind && ring->entries == 1;
+    CUevent begin = one ? ring->entry : ring->published;
+    if (!ring->behind)
+        SLR_TRY(SLR_CU(cuStreamWaitEvent, ring->pull, ring->finished, 0));
+    ring->behind = false;
+    ring->entries = 0;
+    if (!one && (publish || own))
+        SLR_TRY(SLR_CU(cuEventRecord, ring->published, ring->pull));
+    if (publish)
+        SLR_TRY(SLR_CU(cuStreamWaitEvent, ring->publish, begin, 0));
+    if (own)
+        SLR_TRY(SLR_CU(cuStreamWaitEvent, ring->own, begin, 0));
+    return SLR_OK;
+}
+
+/* ---- around a graph ---- */
+
+/* Behind a graph's gathers they are: its end waits for all readers. */
+enum slr_status slr_ring_await_slots(struct slr_ring *ring, CUstream stream)
+{
+    struct slr_memops m;
+    m.count = 0;
+    if (!ring->staged)
+        return SLR_OK;
+    for (int peer = 0; peer < ring->nranks; peer++)
+        if (peer != ring->rank)
+            slr_memops_wait(&m, slr_dflag(ring, SLR_FLAG_DONE, ring->rank, peer), ring->staged);
+    ring->staged = 0;
+    SLR_TRY(slr_memops_put(ring, &m, ring->tail));
+    SLR_TRY(SLR_CU(cuEventRecord, ring->published, ring->tail));
+    return SLR_CU(cuStreamWaitEvent, stream, ring->published, 0);
+}
+
+enum slr_status slr_ring_launched(struct slr_ring *ring, CUevent behind)
+{
+    ring->carrying = ring->restated = false;
+    SLR_TRY(SLR_CU(cuStreamWaitEvent, ring->tail, behind, 0));
+    return SLR_CU(cuEventRecord, ring->finished, ring->tail);
+}
+
+/* ---- behind a gather ---- */
+
+enum slr_status slr_ring_join(struct slr_ring *ring, CUstream stream)
+{
+    /* The carrier has waited for the gather, so it now stands for the carrier's events as well. */
+    if (ring->carrying && !ring->restated)
+        SLR_TRY(SLR_CU(cuEventRecord, ring->finished, ring->carrier));
+    ring->restated = ring->carrying;
+    return SLR_CU(cuStreamWaitEvent, stream, ring->finished, 0);
+}
+
+/* By streams, as the event may be recorded again meanwhile for another meaning. */
+CUresult slr_ring_query(const struct slr_ring *ring, bool carried, bool aside)
+{
+    CUresult r = slr_real.cuStreamQuery(ring->tail);
+    if (r == CUDA_SUCCESS && carried)
+        r = slr_real.cuStreamQuery(ring->carrier);
+    return r == CUDA_SUCCESS && aside ? slr_real.cuStreamQuery(ring->aside) : r;
+}
+
+enum slr_status slr_ring_join_measured(struct slr_ring *ring, CUstream stream)
+{
+    slr_timing_mark(ring->timing, SLR_LANE_APP, stream);
+    SLR_TRY(slr_ring_join(ring, stream));
+    slr_timing_did(ring->timing, SLR_LANE_APP, stream, SLR_SPAN_WAIT, -1, -1, 0);
+    return SLR_OK;
+}
+
+enum slr_status slr_ring_carry(struct slr_ring *ring, CUstream stream, bool again)
+{
+    ring->restated = false; /* an event is about to be recorded there */
+    if (ring->carrying && !again)
+        return SLR_OK;
+    /* The carrier waits for both, so its events complete when a plain gather would have been
+     * over. */
+    SLR_TRY(SLR_CU(cuEventRecord, ring->before, stream));
+    SLR_TRY(SLR_CU(cuStreamWaitEvent, ring->carrier, ring->before, 0));
+    SLR_TRY(SLR_CU(cuStreamWaitEvent, ring->carrier, ring->finished, 0));
+    ring->carrying = true;
+    return SLR_OK;
+}
+
+enum slr_status slr_ring_wait_before(struct slr_ring *ring, CUstream stream)
+{
+    return SLR_CU(cuStreamWaitEvent, stream, ring->before, 0);
+}
+
+enum slr_status slr_ring_wait_own(struct slr_ring *ring, CUstream stream)
+{
+    return SLR_CU(cuStreamWaitEvent, stream, ring->own_copied, 0);
+}
+
+enum slr_status slr_ring_wait_chunk(struct slr_ring *ring, CUstream stream, uint32_t q, int step)
+{
+    if (ring->settling)
+        SLR_TRY(SLR_CU(cuStreamWaitEvent, stream, ring->settling, 0));
+    ring->early |= q + 1 < ring->chunks;
+    CUevent copied = ring->once    ? slr_last_event(ring)
+                     : ring->whole ? slr_chunk_event(ring, ring->chunks - 1, step)
+                                   : slr_chunk_event(ring, q, step);
+    return SLR_CU(cuStreamWaitEvent, stream, copied, 0);
+}
