@@ -16,6 +16,16 @@ bool slr_shared_same_process(const struct slr_shared *s, int peer)
     return s->control->post[peer].pid == s->control->post[s->rank].pid;
 }
 
+bool slr_shared_any_in_one_process(const struct slr_shared *s)
+{
+    const struct slr_post *post = s->control->post;
+    for (int r = 1; r < s->nranks; r++)
+        for (int other = 0; other < r; other++)
+            if (post[r].pid == post[other].pid)
+                return true;
+    return false;
+}
+
 void slr_shared_open_watches(struct slr_shared *s)
 {
     for (int r = 0; r < s->nranks; r++)

@@ -47,6 +47,9 @@ bool slr_shared_gone(const struct slr_shared *s);
 /* Whether the peer is another rank of this process. */
 bool slr_shared_same_process(const struct slr_shared *s, int peer);
 
+/* Whether any two ranks are of one process, as far as the processes' numbers tell. Uniform. */
+bool slr_shared_any_in_one_process(const struct slr_shared *s);
+
 /* Looks whether the processes of the peers still live; fills peer_dead. */
 void slr_shared_watch_peers(struct slr_shared *s);
 

@@ -122,20 +122,11 @@ static uint64_t reserve(struct slr_comm *c, const void *p, size_t bytes)
     return place.generation;
 }
 
-/* Such ranks can only share virtual memory (cache/staging.h). */
-static bool in_one_process(const struct slr_comm *c)
-{
-    const struct slr_post *post = c->shared.control->post;
-    for (int r = 0; r < c->nranks; r++)
-        for (int q = 0; q < r; q++)
-            if (post[q].pid == post[r].pid)
-                return true;
-    return false;
-}
-
 static void find_stand_ins(struct slr_comm *c, const struct slr_recorded_gather *g, struct slr_stand_ins *stand_ins)
 {
-    const bool wanted = in_one_process(c) || slr_export_virtual(g->block[0]) || slr_export_virtual(g->block[1]);
+    /* Ranks of one process can only share virtual memory (cache/staging.h). */
+    const bool wanted =
+        slr_shared_any_in_one_process(&c->shared) || slr_export_virtual(g->block[0]) || slr_export_virtual(g->block[1]);
     *stand_ins = (struct slr_stand_ins){.bytes = c->ring.slot};
     slr_comm_lock(c);
     for (int r = 0; r < c->nranks; r++) {

@@ -6,7 +6,6 @@
 #include "base/settings.h"
 #include "base/status.h"
 #include "cache/blocks.h"
-#include "plugin/comm/control.h"
 #include "plugin/comm/stream.h"
 #include "plugin/comm/watch.h"
 #include "plugin/connect/connect.h"
@@ -62,23 +61,13 @@ enum slr_reason slr_scatter_choose(struct slr_call *call)
     return slr_get(SLR_S_REDUCE_SCATTER) == SLR_SCATTERS_ALWAYS ? SLR_R_RING : slr_trials_call(call);
 }
 
-/* Every rank is a process of its own, as far as their numbers tell; the same on all. */
-static bool are_processes(const struct slr_comm *c)
-{
-    const struct slr_post *post = c->shared.control->post;
-    for (int r = 1; r < c->nranks; r++)
-        for (int other = 0; other < r; other++)
-            if (post[r].pid == post[other].pid)
-                return false;
-    return true;
-}
-
 /* All pieces are put into the streams' queues before the next rank's call may come, when one thread makes the calls of
  * several ranks: more than one piece may not have room there. When connected; uniform. */
 static bool has_room(const struct slr_call *call)
 {
     const size_t most = slr_scatter_most(&call->comm->ring);
-    return call->shard <= most || (call->shard <= MOST_PIECES * most && are_processes(call->comm));
+    return call->shard <= most ||
+           (call->shard <= MOST_PIECES * most && !slr_shared_any_in_one_process(&call->comm->shared));
 }
 
 enum slr_reason slr_scatter_can(const struct slr_call *call)
