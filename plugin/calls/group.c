@@ -106,7 +106,7 @@ static void share_all(const struct slr_group *group)
 {
     for (size_t i = 0; i < group->use_count; i++)
         if (has_gather(group, group->uses[i].comm) && several_streams(group, group->uses[i].comm))
-            slr_pending_share(group->uses[i].comm, group->uses[i].stream);
+            slr_pending_share(group->uses[i].comm->lane, group->uses[i].stream);
 }
 
 /* After all: what NCCL and the ring brought on one stream of a communicator is seen on its others,

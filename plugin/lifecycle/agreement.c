@@ -16,10 +16,9 @@
 #include "cache/blocks.h"
 #include "plugin/connect/connect.h"
 #include "plugin/bootstrap/oob.h"
-#include "plugin/memory/exports.h"
-#include "plugin/pending/order.h"
-#include "plugin/pending/pending_state.h"
 #include "plugin/callers/callers.h"
+#include "plugin/comm/control.h"
+#include "plugin/comm/lane.h"
 #include "plugin/comm/watch.h"
 #include "plugin/places/places.h"
 #include "plugin/profiler/profile.h"
@@ -77,10 +76,11 @@ static enum slr_reason know_device(struct slr_comm *c)
         SLR_CU(cuDevicePrimaryCtxRetain, &s->ctx, s->device) != SLR_OK)
         return SLR_R_DRIVER_CALL;
     s->resets = slr_device_resets(s->device);
-    c->ring.ctx = s->ctx;
-    c->ring.rank = c->rank;
-    c->ring.nranks = c->nranks;
-    c->ring.flags = (char *)s->control + slr_control_flags_at(c->nranks);
+    struct slr_ring *ring = &c->lane->ring;
+    ring->ctx = s->ctx;
+    ring->rank = c->rank;
+    ring->nranks = c->nranks;
+    ring->flags = (char *)s->control + slr_control_flags_at(c->nranks);
     return SLR_R_RING;
 }
 
@@ -234,25 +234,11 @@ static void step_commit(struct slr_init *init, uint64_t deadline)
             atomic_compare_exchange_strong(&c->shared.control->decision, &word, SLR_COMMIT) ? SLR_COMMIT : word;
 }
 
-/* A communicator with its parts: one piece of memory, which slr_comm_dispose frees. */
-struct whole {
-    struct slr_comm comm; /* first */
-    struct slr_exports exports;
-    struct slr_link link;
-    struct slr_order order;
-    struct slr_pending pending;
-};
-
 static struct slr_comm *new_comm(struct slr_init *init)
 {
-    struct whole *w = calloc(1, sizeof *w);
-    struct slr_comm *c = &w->comm;
-    if (!w)
+    struct slr_comm *c = slr_comm_new();
+    if (!c)
         return NULL;
-    c->exports = &w->exports;
-    c->link = &w->link;
-    c->order = &w->order;
-    c->pending = &w->pending;
     c->nccl = *init->out;
     c->key = init->key;
     c->id = slr_key_public(&init->key);
@@ -264,10 +250,6 @@ static struct slr_comm *new_comm(struct slr_init *init)
     slr_real.ncclCommCount(c->nccl, &c->nranks);
     c->shared.rank = c->rank;
     c->shared.nranks = c->nranks;
-    pthread_mutex_init(&c->lock, NULL);
-    pthread_mutex_init(&c->exports->lock, NULL);
-    pthread_mutex_init(&c->exports->mapping, NULL);
-    pthread_mutex_init(&c->link->lock, NULL);
     if (c->rank >= 0)
         slr_log_set_rank(c->rank);
     slr_about_log();

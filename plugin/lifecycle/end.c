@@ -44,9 +44,9 @@ static struct slr_comm *known(ncclComm_t comm)
 /* Joins its pending gather: what the application enqueues from here on must come after it. */
 static void join_own(struct slr_comm *c, const char *who)
 {
-    slr_comm_lock(c);
-    slr_pending_join(c, SLR_R_JOIN_DESTROY, who);
-    slr_comm_unlock(c);
+    slr_lane_lock(c->lane);
+    slr_pending_join(c->lane, SLR_R_JOIN_DESTROY, who);
+    slr_lane_unlock(c->lane);
 }
 
 /* The lock, within so many milliseconds. Meanwhile the watchdog's work is done here; `release`: and
@@ -54,7 +54,7 @@ static void join_own(struct slr_comm *c, const char *who)
 static bool lock_within(struct slr_comm *c, unsigned ms, bool release)
 {
     uint64_t end = slr_now_ms() + ms;
-    while (!slr_comm_trylock(c)) {
+    while (!slr_lane_trylock(c->lane)) {
         if (slr_now_ms() >= end)
             return false;
         if (release)
@@ -73,8 +73,8 @@ static bool join_for_abort(struct slr_comm *c)
 {
     if (!lock_within(c, ABORT_PEERS_MS, false) && !lock_within(c, ABORT_PEERS_MS / 2, true))
         return false;
-    slr_pending_join(c, SLR_R_JOIN_DESTROY, "ncclCommAbort");
-    slr_comm_unlock(c);
+    slr_pending_join(c->lane, SLR_R_JOIN_DESTROY, "ncclCommAbort");
+    slr_lane_unlock(c->lane);
     return true;
 }
 
@@ -203,7 +203,7 @@ ncclResult_t slr_comm_abort(ncclComm_t comm)
         /* First: only then does a look of the watchdog release the receiving part, whose end is
          * waited for. */
         atomic_store(&c->app_informed, true);
-        if (slr_connect_waits(c) || (c->pass == SLR_R_RING && (!slr_ring_complete(&c->ring) || slr_turns_of(c))))
+        if (slr_connect_waits(c) || (c->pass == SLR_R_RING && (!slr_ring_complete(&c->lane->ring) || slr_turns_of(c))))
             slr_comm_fail(c, SLR_PEER, -1, "ncclCommAbort while a gather was in flight");
         slr_revoke_end(c);
         end = slr_now_ms() + ABORT_MS;
@@ -273,9 +273,9 @@ static void tell_trials(void)
     static struct slr_comm *comms[SLR_MANY_COMMS];
     const int n = slr_comm_hold_all(comms, SLR_MANY_COMMS);
     for (int i = 0; i < n; i++) {
-        if (slr_comm_trylock(comms[i])) { /* another thread may hold it, in a call that does not come back */
+        if (slr_lane_trylock(comms[i]->lane)) { /* another thread may hold it, in a call that does not come back */
             slr_trials_tell(comms[i]);
-            slr_comm_unlock(comms[i]);
+            slr_lane_unlock(comms[i]->lane);
         }
         slr_comm_put(comms[i]);
     }

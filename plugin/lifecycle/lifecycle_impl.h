@@ -10,6 +10,11 @@
 struct slr_comm;
 struct slr_init;
 
+/* ---- whole.c ---- */
+
+/* A communicator with its parts, all of them empty; slr_comm_dispose frees it. NULL: no memory. */
+struct slr_comm *slr_comm_new(void);
+
 /* ---- watchdog.c ---- */
 
 /* One tick for one communicator, now, from another thread (abort does not wait for the next

@@ -21,13 +21,15 @@
 /* A copy that is cut, for the parts of a GEMM, is slower below that size (docs/measurements.md). */
 #define LARGE_SHARD ((size_t)32 << 20)
 
-/* Stands for a communicator in one capture. */
+/* A lane for one capture. */
 struct slr_recorder {
-    struct slr_comm comm; /* first; in no list of communicators */
+    struct slr_lane lane; /* first */
     struct slr_order order;
     struct slr_pending pending;
+    unsigned long long capture; /* that it serves; 0: none now */
     unsigned calls;
-    _Atomic bool drawn; /* its ring's streams are in the capture */
+    _Atomic bool failed; /* the capture has; the log says so once */
+    _Atomic bool drawn;  /* its ring's streams are in the capture */
     struct slr_recorder *next;
 };
 
@@ -38,10 +40,46 @@ static _Atomic unsigned serving;
 
 /* ---- recorders ---- */
 
-static enum slr_status open_ring(struct slr_recorder *r)
+static struct slr_recorder *recorder(struct slr_lane *lane)
 {
-    SLR_TRY(slr_shared_enter(&r->comm.shared));
-    enum slr_status s = slr_ring_open(&r->comm.ring);
+    return (struct slr_recorder *)lane;
+}
+
+/* The capture has, nothing else. */
+static void failed(struct slr_lane *lane, enum slr_status status, const char *what)
+{
+    if (!atomic_exchange(&recorder(lane)->failed, true))
+        slr_log(SLR_LOG_ERROR, "capture_failed", "comm=%s crank=%d status=%s msg=%s", lane->comm->name,
+                lane->comm->rank, slr_status_name(status), what);
+}
+
+/* It is in the capture, or in none and may be taken in. */
+static bool takes(const struct slr_lane *lane, CUstream stream)
+{
+    const struct slr_recorder *r = (const struct slr_recorder *)lane;
+    const unsigned long long capture = slr_graph_capture(stream, NULL);
+    return capture ? capture == r->capture : !slr_stream_captures(stream);
+}
+
+/* Nothing is tried in a capture. */
+static uint32_t by_pace(const struct slr_lane *lane, const struct slr_gemm *gemm, bool on_a)
+{
+    (void)lane, (void)gemm, (void)on_a;
+    return 0;
+}
+
+static void fusing(struct slr_lane *lane, enum slr_fusing what, CUstream stream)
+{
+    if (what == SLR_FUSING_DONE)
+        slr_recorded_in_parts(slr_graph_recorded(stream), lane->comm);
+}
+
+static const struct slr_lane_kind captured = {.failed = failed, .takes = takes, .parts = by_pace, .fusing = fusing};
+
+static enum slr_status open_ring(struct slr_lane *lane)
+{
+    SLR_TRY(slr_shared_enter(&lane->comm->shared));
+    enum slr_status s = slr_ring_open(&lane->ring);
     slr_shared_leave();
     return s;
 }
@@ -51,26 +89,14 @@ static struct slr_recorder *new_recorder(struct slr_comm *c)
     struct slr_recorder *r = calloc(1, sizeof *r);
     if (!r)
         return NULL;
-    struct slr_comm *own = &r->comm;
-    own->records = c;
-    own->id = c->id;
-    memcpy(own->name, c->name, sizeof own->name);
-    own->rank = c->rank;
-    own->nranks = c->nranks;
-    own->pass = SLR_R_RING;
-    own->shared = (struct slr_shared){.control = c->shared.control,
-                                      .rank = c->rank,
-                                      .nranks = c->nranks,
-                                      .device = c->shared.device,
-                                      .ctx = c->shared.ctx,
-                                      .resets = c->shared.resets};
-    own->link = c->link;
-    own->order = &r->order;
-    own->pending = &r->pending;
-    pthread_mutex_init(&own->lock, NULL);
-    own->ring = (struct slr_ring){.rank = c->rank, .nranks = c->nranks, .ctx = c->ring.ctx};
-    if (open_ring(r) != SLR_OK) {
-        pthread_mutex_destroy(&own->lock);
+    r->lane.kind = &captured;
+    r->lane.comm = c;
+    r->lane.pending = &r->pending;
+    r->lane.order = &r->order;
+    r->lane.ring = (struct slr_ring){.rank = c->rank, .nranks = c->nranks, .ctx = c->lane->ring.ctx};
+    pthread_mutex_init(&r->lane.lock, NULL);
+    if (open_ring(&r->lane) != SLR_OK) {
+        pthread_mutex_destroy(&r->lane.lock);
         free(r);
         return NULL;
     }
@@ -78,21 +104,21 @@ static struct slr_recorder *new_recorder(struct slr_comm *c)
 }
 
 /* The words and the staging may be others than in the capture before. */
-static void begin(struct slr_recorder *r, const struct slr_comm *c, unsigned long long capture)
+static void begin(struct slr_recorder *r, const struct slr_ring *from, unsigned long long capture)
 {
-    struct slr_ring *ring = &r->comm.ring;
-    ring->flags = c->ring.flags;
-    ring->dflags = c->ring.dflags;
-    ring->slot = c->ring.slot;
-    memcpy(ring->slots, c->ring.slots, sizeof ring->slots);
-    ring->twin = c->ring.twin;
+    struct slr_ring *ring = &r->lane.ring;
+    ring->flags = from->flags;
+    ring->dflags = from->dflags;
+    ring->slot = from->slot;
+    memcpy(ring->slots, from->slots, sizeof ring->slots);
+    ring->twin = from->twin;
     ring->carrying = ring->restated = ring->behind = false;
     ring->entries = 0;
-    atomic_store(&r->comm.error, ncclSuccess);
     memset(&r->order, 0, sizeof r->order);
+    atomic_store(&r->failed, false);
     r->calls = 0;
     atomic_store(&r->drawn, false);
-    r->comm.capture = capture;
+    r->capture = capture;
 }
 
 /* The one that serves the capture, or a free one, or a new one. */
@@ -100,8 +126,8 @@ static struct slr_recorder *recorder_of(struct slr_comm *c, unsigned long long c
 {
     pthread_mutex_lock(&lock);
     struct slr_recorder *unused = NULL, *r = list;
-    for (; r && !(r->comm.records == c && r->comm.capture == capture); r = r->next)
-        if (r->comm.records == c && !r->comm.capture)
+    for (; r && !(r->lane.comm == c && r->capture == capture); r = r->next)
+        if (r->lane.comm == c && !r->capture)
             unused = r;
     pthread_mutex_unlock(&lock);
     if (r)
@@ -111,7 +137,7 @@ static struct slr_recorder *recorder_of(struct slr_comm *c, unsigned long long c
     if (!r)
         return NULL;
     pthread_mutex_lock(&lock);
-    begin(r, c, capture);
+    begin(r, &c->lane->ring, capture);
     if (fresh) {
         fresh->next = list;
         list = fresh;
@@ -123,8 +149,8 @@ static struct slr_recorder *recorder_of(struct slr_comm *c, unsigned long long c
 
 /* ---- a gather ---- */
 
-/* Under the recorder's lock, as what follows. */
-static enum slr_status enqueue(struct slr_comm *c, const struct slr_call *call, struct slr_recorded_gather *g)
+/* Under the lane's lock, as what follows. */
+static enum slr_status enqueue(struct slr_lane *lane, const struct slr_call *call, struct slr_recorded_gather *g)
 {
     struct slr_route route[SLR_MAX_RANKS];
     struct slr_gather gather = {.send = (CUdeviceptr)(uintptr_t)g->send,
@@ -133,37 +159,37 @@ static enum slr_status enqueue(struct slr_comm *c, const struct slr_call *call, 
                                 .route = route,
                                 .wanted = g->shard < LARGE_SHARD ? SLR_WANTS_SHARDS : SLR_WANTS_CHUNKS,
                                 .plan = g->plan};
-    slr_record_routes(&c->ring, route);
-    c->ring.recorded = &g->nodes;
-    enum slr_status s = slr_ring_begin(&c->ring, &gather);
+    slr_record_routes(&lane->ring, route);
+    lane->ring.recorded = &g->nodes;
+    enum slr_status s = slr_ring_begin(&lane->ring, &gather);
     if (s == SLR_OK)
-        s = slr_ring_finish(&c->ring, &gather);
-    c->ring.recorded = NULL;
+        s = slr_ring_finish(&lane->ring, &gather);
+    lane->ring.recorded = NULL;
     gather.route = NULL;
-    c->pending->gather = gather;
+    lane->pending->gather = gather;
     return s;
 }
 
-static enum slr_status enter(struct slr_comm *recorder, const struct slr_call *call, struct slr_recorded_gather *g,
+static enum slr_status enter(struct slr_lane *lane, const struct slr_call *call, struct slr_recorded_gather *g,
                              bool first)
 {
-    slr_timeline_capture(recorder, call, &g->plan, &g->stamps);
+    slr_timeline_capture(lane, call, &g->plan, &g->stamps);
     /* Nothing of the capture before is waited for. */
-    return slr_ring_entry(&recorder->ring, call->stream, first);
+    return slr_ring_entry(&lane->ring, call->stream, first);
 }
 
-static enum slr_status put(struct slr_comm *recorder, const struct slr_call *call, struct slr_recorded_gather *g,
+static enum slr_status put(struct slr_lane *lane, const struct slr_call *call, struct slr_recorded_gather *g,
                            bool first)
 {
     (void)first;
-    SLR_TRY(enqueue(recorder, call, g));
-    slr_pending_add(recorder);
+    SLR_TRY(enqueue(lane, call, g));
+    slr_pending_add(lane);
     return SLR_OK;
 }
 
 static enum slr_status prepare(struct slr_comm *c, struct slr_recorded_gather *g, struct slr_stand_ins *stand_ins)
 {
-    g->plan = slr_plan_make(g->shard, c->nranks, c->ring.slot, (uint32_t)slr_get(SLR_S_CHUNKS));
+    g->plan = slr_plan_make(g->shard, c->nranks, c->lane->ring.slot, (uint32_t)slr_get(SLR_S_CHUNKS));
     return slr_record_memory_find(c, g, stand_ins);
 }
 
@@ -178,46 +204,46 @@ static enum slr_status take_steps(struct slr_recording *x, unsigned steps)
 {
     const struct slr_capture *what = x->call.flow->capture;
     const char *name = function_of(x);
-    struct slr_comm *c = &x->recorder->comm;
+    struct slr_lane *lane = x->lane;
     enum slr_status s = SLR_OK;
     if (steps & SLR_RECORD_ENTER) {
-        x->first = x->recorder->calls++ == 0;
+        x->first = recorder(lane)->calls++ == 0;
         if (what->enter)
-            s = what->enter(c, &x->call, &x->g, x->first);
+            s = what->enter(lane, &x->call, &x->g, x->first);
     }
     if (s == SLR_OK && steps & SLR_RECORD_PUT)
-        s = what->put(c, &x->call, &x->g, x->first);
+        s = what->put(lane, &x->call, &x->g, x->first);
     if (s == SLR_OK && steps & SLR_RECORD_LEAVE && what->leave)
-        s = what->leave(c, &x->call, &x->g);
+        s = what->leave(lane, &x->call, &x->g);
     /* What another thread puts on its own default stream, which has the same name, is not in this capture. */
     if (s == SLR_OK && steps & SLR_RECORD_LEAVE && x->call.stream == CU_STREAM_PER_THREAD)
-        slr_pending_join(c, SLR_R_JOIN_PER_THREAD, name);
+        slr_pending_join(lane, SLR_R_JOIN_PER_THREAD, name);
     if (s == SLR_OK && steps & SLR_RECORD_LEAVE && slr_reach_doubtful())
-        slr_pending_join(c, SLR_R_JOIN_BYPASSED, name);
+        slr_pending_join(lane, SLR_R_JOIN_BYPASSED, name);
     return s;
 }
 
 enum slr_status slr_recording_steps(struct slr_recording *x, unsigned steps)
 {
-    struct slr_comm *c = &x->recorder->comm;
+    struct slr_lane *lane = x->lane;
     if (steps & SLR_RECORD_ENTER)
         slr_reach_look();
     /* What this call sends may be what an earlier one on the stream is still gathering. */
     if (steps & SLR_RECORD_ENTER)
         slr_pending_join_stream(x->call.stream, SLR_R_JOIN_NEXT_GATHER, function_of(x));
-    slr_comm_lock(c);
+    slr_lane_lock(lane);
     if (steps & SLR_RECORD_ENTER)
-        slr_pending_join(c, SLR_R_JOIN_NEXT_GATHER, function_of(x));
-    enum slr_status s = slr_shared_work_begin(&c->shared);
+        slr_pending_join(lane, SLR_R_JOIN_NEXT_GATHER, function_of(x));
+    enum slr_status s = slr_shared_work_begin(&lane->comm->shared);
     if (s == SLR_OK) {
         s = take_steps(x, steps);
         if (s == SLR_OK)
-            atomic_store(&x->recorder->drawn, true);
+            atomic_store(&recorder(lane)->drawn, true);
         else
-            slr_timeline_close(c);
+            slr_timeline_close(lane);
         slr_shared_work_end();
     }
-    slr_comm_unlock(c);
+    slr_lane_unlock(lane);
     return s;
 }
 
@@ -238,8 +264,11 @@ enum slr_status slr_recording_open(struct slr_recording *x, const struct slr_cal
     SLR_TRY(call->flow->capture->prepare(c, &x->g, &x->stand_ins));
     x->prepared = true;
     x->g.nodes.stand_ins = &x->stand_ins;
-    x->recorder = recorder_of(c, x->capture);
-    return x->recorder ? SLR_OK : SLR_NOMEM;
+    struct slr_recorder *r = recorder_of(c, x->capture);
+    if (!r)
+        return SLR_NOMEM;
+    x->lane = &r->lane;
+    return SLR_OK;
 }
 
 ncclResult_t slr_recording_close(struct slr_recording *x, enum slr_status s)
@@ -336,10 +365,10 @@ const struct slr_capture slr_capture_gather = {
 /* Streams of the recorder that the program has not made anybody wait for. */
 static void take_back(struct slr_recorder *r, CUstream stream)
 {
-    struct slr_ring *ring = &r->comm.ring;
+    struct slr_ring *ring = &r->lane.ring;
     const CUstream own[] = {ring->pull, ring->tail, ring->publish, ring->own, ring->carrier};
     for (size_t i = 0; i < sizeof own / sizeof *own; i++)
-        if (slr_graph_capture(own[i], NULL) == r->comm.capture) {
+        if (slr_graph_capture(own[i], NULL) == r->capture) {
             slr_real.cuEventRecord(ring->entry, own[i]);
             slr_real.cuStreamWaitEvent(stream, ring->entry, 0);
         }
@@ -349,7 +378,7 @@ static struct slr_recorder *next_of(unsigned long long capture, const struct slr
 {
     pthread_mutex_lock(&lock);
     struct slr_recorder *r = after ? after->next : list;
-    while (r && r->comm.capture != capture)
+    while (r && r->capture != capture)
         r = r->next;
     pthread_mutex_unlock(&lock);
     return r;
@@ -362,13 +391,13 @@ void slr_record_end(CUstream stream)
         return;
     slr_guard++;
     for (struct slr_recorder *r = next_of(capture, NULL); r; r = next_of(capture, r)) {
-        slr_comm_lock(&r->comm);
-        slr_pending_join(&r->comm, SLR_R_JOIN_OTHER_OP, "cuStreamEndCapture");
-        if (slr_shared_work_begin(&r->comm.shared) == SLR_OK) {
+        slr_lane_lock(&r->lane);
+        slr_pending_join(&r->lane, SLR_R_JOIN_OTHER_OP, "cuStreamEndCapture");
+        if (slr_shared_work_begin(&r->lane.comm->shared) == SLR_OK) {
             take_back(r, stream);
             slr_shared_work_end();
         }
-        slr_comm_unlock(&r->comm);
+        slr_lane_unlock(&r->lane);
     }
     slr_guard--;
 }
@@ -376,8 +405,8 @@ void slr_record_end(CUstream stream)
 /* Of a capture that was broken the driver does not tell which it was: one whose streams capture nothing any more. */
 static bool has_ended(const struct slr_recorder *r, unsigned long long capture)
 {
-    return capture ? r->comm.capture == capture
-                   : r->comm.capture && atomic_load(&r->drawn) && !slr_stream_captures(r->comm.ring.pull);
+    return capture ? r->capture == capture
+                   : r->capture && atomic_load(&r->drawn) && !slr_stream_captures(r->lane.ring.pull);
 }
 
 void slr_record_ended(unsigned long long capture)
@@ -387,7 +416,7 @@ void slr_record_ended(unsigned long long capture)
     pthread_mutex_lock(&lock);
     for (struct slr_recorder *r = list; r; r = r->next)
         if (has_ended(r, capture)) {
-            r->comm.capture = 0;
+            r->capture = 0;
             atomic_fetch_sub(&serving, 1);
         }
     pthread_mutex_unlock(&lock);
@@ -398,12 +427,12 @@ static struct slr_recorder *take_recorder(const struct slr_comm *c)
 {
     pthread_mutex_lock(&lock);
     struct slr_recorder **at = &list;
-    while (*at && (*at)->comm.records != c)
+    while (*at && (*at)->lane.comm != c)
         at = &(*at)->next;
     struct slr_recorder *r = *at;
     if (r)
         *at = r->next;
-    if (r && r->comm.capture)
+    if (r && r->capture)
         atomic_fetch_sub(&serving, 1);
     pthread_mutex_unlock(&lock);
     return r;
@@ -412,10 +441,10 @@ static struct slr_recorder *take_recorder(const struct slr_comm *c)
 void slr_record_close(struct slr_comm *c)
 {
     for (struct slr_recorder *r; (r = take_recorder(c)) != NULL; free(r)) {
-        slr_comm_lock(&r->comm);
-        slr_pending_join(&r->comm, SLR_R_JOIN_DESTROY, "the communicator's end"); /* in a capture that goes on */
-        slr_comm_unlock(&r->comm);
-        slr_ring_close(&r->comm.ring);
-        pthread_mutex_destroy(&r->comm.lock);
+        slr_lane_lock(&r->lane);
+        slr_pending_join(&r->lane, SLR_R_JOIN_DESTROY, "the communicator's end"); /* in a capture that goes on */
+        slr_lane_unlock(&r->lane);
+        slr_ring_close(&r->lane.ring);
+        pthread_mutex_destroy(&r->lane.lock);
     }
 }

@@ -6,15 +6,13 @@
 #include "plugin/record/record.h"
 #include "plugin/graphs/recorded.h"
 
-struct slr_recorder;
-
 enum { SLR_RECORD_ENTER = 1, SLR_RECORD_PUT = 2, SLR_RECORD_LEAVE = 4 };
 
 struct slr_recording {
     struct slr_call call;
     CUgraph graph;
     unsigned long long capture;
-    struct slr_recorder *recorder; /* of struct slr_comm first */
+    struct slr_lane *lane; /* the capture's */
     struct slr_recorded_gather g;
     struct slr_stand_ins stand_ins;
     bool prepared, first;

@@ -52,6 +52,7 @@
 
 struct slr_call;
 struct slr_comm;
+struct slr_lane;
 struct slr_plan;
 struct slr_route;
 struct slr_watcher;
@@ -76,7 +77,7 @@ bool slr_timeline_turn(uint64_t number);
 extern const struct slr_watcher slr_timeline_watcher;
 
 /* Nothing of the gather is pending any more. */
-void slr_timeline_close(struct slr_comm *c);
+void slr_timeline_close(struct slr_lane *lane);
 
 /* Around the real call of another operation, `number` of
  * its function. Outside of groups, without locks, and after the stream has been joined: what it
@@ -97,9 +98,9 @@ struct slr_timing *slr_timeline_expect(struct slr_comm *c, CUstream stream);
 
 /* ---- captured calls (record/record.h) ---- */
 
-/* Under the recorder's lock, its context current: the call is about to be recorded. Sets
+/* Under the lock of the capture's lane, its context current: the call is about to be recorded. Sets
  * ring.timing, which slr_timeline_close ends, and *nodes. */
-void slr_timeline_capture(struct slr_comm *recorder, const struct slr_call *call, const struct slr_plan *plan,
+void slr_timeline_capture(struct slr_lane *lane, const struct slr_call *call, const struct slr_plan *plan,
                           struct slr_timed_nodes *nodes);
 
 /* Of a reduce-scatter (scatter/scatter.h), whose GEMM comes first: in a capture on `stream`, as
@@ -110,9 +111,9 @@ void slr_timeline_capture_drop(struct slr_timing *gemm); /* NULL: nothing */
 /* As slr_timeline_capture: the stream has what the call comes behind, and nothing of it. `gemm`: what measures
  * the parts that it sends, taken over, or NULL. And: it has been recorded, with its stream joined, as for
  * slr_timeline_scattered(), or that has failed. */
-void slr_timeline_capture_scatter(struct slr_comm *recorder, const struct slr_call *call, const struct slr_plan *plan,
+void slr_timeline_capture_scatter(struct slr_lane *lane, const struct slr_call *call, const struct slr_plan *plan,
                                   struct slr_timing *gemm, struct slr_timed_nodes *nodes);
-void slr_timeline_captured_scatter(struct slr_comm *recorder, unsigned parts, bool fused);
+void slr_timeline_captured_scatter(struct slr_lane *lane, unsigned parts, bool fused);
 
 /* As slr_recorded_copy(). What can not be copied is not measured. */
 void slr_timed_nodes_copy(struct slr_timed_nodes *to, const struct slr_timed_nodes *from, CUgraph graph);
