@@ -24,7 +24,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/socket.h>
-#include "kernels/ring.h" /* SLR_MAX_RANKS */
+#include "kernels/ranks.h"
 #include "plugin/comm/key.h"
 
 struct slr_acceptor;

@@ -21,16 +21,8 @@
 #include "base/real.h"
 #include "base/reason.h"
 #include "base/status.h"
-#include "kernels/ring.h"
-#include "plugin/abi/nccl_common.h"
 #include "plugin/comm/key.h"
 #include "plugin/comm/shared.h"
-
-/* What numbers measured calls; only touched when SLIPRING_TRACE is on, by the thread that calls. */
-struct slr_timeline_counts {
-    uint64_t other[SLR_NCCL_FUNCS]; /* calls of each other function */
-    bool refused;                   /* what measuring needs could not be made */
-};
 
 /* The parts that folders of their own keep, each known there only. */
 struct slr_stood_in;
@@ -40,6 +32,8 @@ struct slr_exports;
 struct slr_lane;
 struct slr_places;
 struct slr_product;
+struct slr_timeline;
+struct slr_timeline_counts;
 struct slr_trials;
 
 struct slr_comm {
@@ -62,7 +56,7 @@ struct slr_comm {
     struct slr_trials *trials;             /* trials.h; NULL: no ways are tried */
     struct slr_places *_Atomic places;     /* where its calls' buffers lay: places.h; NULL: nothing recorded */
     struct slr_timeline *_Atomic timeline; /* timeline.h; NULL: nothing measured yet */
-    struct slr_timeline_counts timeline_counts;
+    struct slr_timeline_counts *timeline_counts;
     _Atomic bool written;          /* peers know that they may write into this rank's receive buffers */
     _Atomic uint32_t passed_alone; /* gathers that this rank alone left to NCCL; passed_alone.h */
     unsigned splits, shrinks;

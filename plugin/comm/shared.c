@@ -33,6 +33,13 @@ void slr_shared_open_watches(struct slr_shared *s)
             s->peer_watch[r] = slr_peer_process_watch(s->control->post[r].pid, s->control->post[r].process);
 }
 
+bool slr_shared_may_be_written(const struct slr_shared *s, int peer)
+{
+    const struct slr_post *post = &s->control->post[peer];
+    return peer != s->rank && !s->peer_dead[peer] && atomic_load(&post->state) != SLR_RANK_LEFT &&
+           !atomic_load(&post->drained);
+}
+
 /* A process that is gone stays gone (shared.h), so several threads may do this at once: at
  * worst one of them sees the end one look later. */
 void slr_shared_watch_peers(struct slr_shared *s)

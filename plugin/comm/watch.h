@@ -15,10 +15,15 @@
 #ifndef SLR_PLUGIN_COMM_WATCH_H
 #define SLR_PLUGIN_COMM_WATCH_H
 
-#include "plugin/comm/call.h"
+#include "base/real.h"
+#include "base/reason.h"
+#include "base/status.h"
 
+struct slr_call;
+struct slr_lane;
 struct slr_place;
 struct slr_route;
+struct slr_timing;
 
 /* What the ring makes of a call. */
 struct slr_watched {

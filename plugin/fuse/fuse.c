@@ -9,6 +9,7 @@
 #include "kernels/gemm.h"
 #include "kernels/gemm_lt.h"
 #include "kernels/gemm_parts.h"
+#include "plugin/comm/comm.h"
 #include "plugin/comm/watch.h"
 #include "plugin/fuse/fuse.h"
 #include "plugin/passed/in_call.h"

@@ -7,6 +7,7 @@
 #include "base/settings.h"
 #include "base/status.h"
 #include "cache/blocks.h"
+#include "plugin/comm/call.h"
 #include "plugin/comm/watch.h"
 #include "plugin/memory/exports.h"
 #include "plugin/pending/order.h"

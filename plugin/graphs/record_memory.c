@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "plugin/comm/comm.h"
 #include "plugin/comm/lane.h"
+#include "plugin/graphs/graphs.h"
 #include "plugin/graphs/recorded.h"
 
 #include <stdlib.h>

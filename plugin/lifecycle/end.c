@@ -3,22 +3,16 @@
  * errors. */
 #include <pthread.h>
 #include "base/wait.h"
-#include "base/counters.h"
 #include "base/log.h"
-#include "base/settings.h"
-#include "cache/blocks.h"
-#include "plugin/bootstrap/oob.h"
-#include "plugin/comm/control.h"
+#include "plugin/comm/comm.h"
+#include "plugin/comm/lane.h"
 #include "plugin/connect/connect.h"
 #include "plugin/lifecycle/lifecycle_impl.h"
 #include "plugin/lifecycle/lifecycle.h"
-#include "plugin/memory/exports.h"
 #include "plugin/memory/registration.h"
 #include "plugin/passed/nccl_call.h"
-#include "plugin/pending/pending_state.h"
-#include "plugin/places/places.h"
+#include "plugin/pending/pending.h"
 #include "plugin/produce/product.h"
-#include "plugin/trials/trials.h"
 #include "plugin/tuner/tuner.h"
 #include "plugin/util/process.h"
 
@@ -87,14 +81,6 @@ static bool drain_for_abort(struct slr_comm *c)
     return joined && slr_comm_drain(c, now < end ? (unsigned)(end - now) : 1);
 }
 
-/* A peer whose streams may still copy into this rank's memory. */
-static bool may_still_write(const struct slr_comm *c, int peer)
-{
-    const struct slr_post *post = &c->shared.control->post[peer];
-    return peer != c->rank && !c->shared.peer_dead[peer] && atomic_load(&post->state) != SLR_RANK_LEFT &&
-           !atomic_load(&post->drained);
-}
-
 /* A communicator that failed while peers could write into this rank's receive buffers: their
  * released streams may still do so, until they are idle. They notice the failure within a tick; one
  * that hangs is not waited for. */
@@ -103,7 +89,7 @@ static void await_writers(struct slr_comm *c, uint64_t stop)
     if (c->pass != SLR_R_RING || atomic_load(&c->error) == ncclSuccess || !atomic_load(&c->written))
         return;
     for (int r = 0; r < c->nranks && slr_now_ms() < stop; r++)
-        while (may_still_write(c, r) && slr_now_ms() < stop) {
+        while (slr_shared_may_be_written(&c->shared, r) && slr_now_ms() < stop) {
             slr_sleep_ms(1);
             slr_watchdog_look(c);
         }
@@ -247,50 +233,4 @@ ncclResult_t slr_comm_get_async_error(ncclComm_t comm, ncclResult_t *error)
     slr_comm_put(c);
     slr_guard--;
     return r;
-}
-
-/* ---- the process ---- */
-
-/* Peers may still be copying out of this process's staging memory when it is done itself. They need
- * milliseconds; a peer that does not move for this long is not waited for. */
-#define EXIT_WAIT_MS 3000
-
-void slr_plugin_after_fork_child(void)
-{
-    slr_settings_off(); /* also those of its functions that NCCL calls */
-    slr_oob_after_fork();
-}
-
-static void end_places(struct slr_comm *c, void *ctx)
-{
-    (void)ctx;
-    slr_places_end(c);
-}
-
-/* Of the communicators that the program leaves to the end of the process, as JAX does. */
-static void tell_trials(void)
-{
-    static struct slr_comm *comms[SLR_MANY_COMMS];
-    const int n = slr_comm_hold_all(comms, SLR_MANY_COMMS);
-    for (int i = 0; i < n; i++) {
-        if (slr_lane_trylock(comms[i]->lane)) { /* another thread may hold it, in a call that does not come back */
-            slr_trials_tell(comms[i]);
-            slr_lane_unlock(comms[i]->lane);
-        }
-        slr_comm_put(comms[i]);
-    }
-}
-
-void slr_plugin_at_exit(void)
-{
-    if (slr_process_off())
-        return;
-    slr_deferred_before_exit(EXIT_WAIT_MS); /* with the threads still at work: peers ask them for descriptors */
-    slr_threads_stop();
-    slr_tune_keep_end();
-    tell_trials();
-    slr_comm_each(end_places, NULL);
-    slr_counters_log();
-    slr_block_log_stats();
-    slr_closing_say();
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A communicator with its parts, and the lane in which its calls run. */
 #include <stdlib.h>
-#include "base/settings.h"
 #include "base/status.h"
+#include "cache/blocks.h"
 #include "cache/captures.h"
 #include "plugin/comm/comm.h"
 #include "plugin/comm/lane.h"
@@ -11,6 +11,7 @@
 #include "plugin/memory/exports.h"
 #include "plugin/pending/order.h"
 #include "plugin/pending/pending_state.h"
+#include "plugin/timeline/timeline.h"
 #include "plugin/transfer/expect.h"
 #include "plugin/trials/trials.h"
 
@@ -58,6 +59,7 @@ struct whole {
     struct slr_lane lane;
     struct slr_order order;
     struct slr_pending pending;
+    struct slr_timeline_counts timeline_counts;
 };
 
 struct slr_comm *slr_comm_new(void)
@@ -68,6 +70,7 @@ struct slr_comm *slr_comm_new(void)
     w->comm.exports = &w->exports;
     w->comm.link = &w->link;
     w->comm.lane = &w->lane;
+    w->comm.timeline_counts = &w->timeline_counts;
     w->lane.kind = &running;
     w->lane.comm = &w->comm;
     w->lane.order = &w->order;
@@ -77,4 +80,20 @@ struct slr_comm *slr_comm_new(void)
     pthread_mutex_init(&w->exports.mapping, NULL);
     pthread_mutex_init(&w->link.lock, NULL);
     return &w->comm;
+}
+
+enum slr_reason slr_comm_know_device(struct slr_comm *c, void *flags)
+{
+    struct slr_shared *s = &c->shared;
+    int dev = 0;
+    if (slr_real.ncclCommCuDevice(c->nccl, &dev) != ncclSuccess || SLR_CU(cuDeviceGet, &s->device, dev) != SLR_OK ||
+        SLR_CU(cuDevicePrimaryCtxRetain, &s->ctx, s->device) != SLR_OK)
+        return SLR_R_DRIVER_CALL;
+    s->resets = slr_device_resets(s->device);
+    struct slr_ring *ring = &c->lane->ring;
+    ring->ctx = s->ctx;
+    ring->rank = c->rank;
+    ring->nranks = c->nranks;
+    ring->flags = flags;
+    return SLR_R_RING;
 }

@@ -5,6 +5,7 @@
 #include "base/hash.h"
 #include "base/log.h"
 #include "kernels/gemm.h"
+#include "plugin/comm/comm.h"
 #include "plugin/comm/watch.h"
 #include "plugin/pending/pending_state.h"
 #include "plugin/util/consumer.h"

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "plugin/comm/comm.h"
 #include "plugin/pending/pending_state.h"
 
 #include <time.h>
@@ -122,6 +123,13 @@ void slr_pending_add(struct slr_lane *lane)
     slr_table_unlock();
     /* From here on every hooked driver call takes the slow way, which looks at the list. */
     atomic_fetch_add(&slr_gate_word, 1);
+}
+
+void slr_pending_enqueued(struct slr_lane *lane, const struct slr_gather *g)
+{
+    lane->pending->gather = *g;
+    lane->pending->gather.route = NULL;
+    slr_pending_add(lane);
 }
 
 /* Under the table lock, which ends. The gather has no holders that are not joined: it is not pending

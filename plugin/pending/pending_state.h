@@ -55,15 +55,6 @@ struct slr_pending {
     struct slr_lane *next; /* in the list of those with a pending gather */
 };
 
-/* Under the communicator's lock: joins all holders (no-op when not pending). The communicator's
- * context need not be current. */
-void slr_pending_join(struct slr_lane *lane, enum slr_reason why, const char *who);
-
-/* Without locks, in a group end. The gather's group has the communicator's operations on `stream`,
- * too, so what is put there later has to see it: makes the stream a holder, a partner of the
- * origin, or joins the gather. Does nothing when it is not pending. */
-void slr_pending_share(struct slr_lane *lane, CUstream stream);
-
 void slr_table_lock(void);
 void slr_table_unlock(void);
 

@@ -5,8 +5,10 @@
 #include "base/real.h"
 #include "base/status.h"
 #include "cache/captures.h"
+#include "plugin/comm/comm.h"
 #include "plugin/comm/lane.h"
 #include "plugin/comm/stream.h"
+#include "plugin/produce/product_parts.h"
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct slr_product *list; /* of live ones */

@@ -59,7 +59,13 @@
 #define SLR_PLUGIN_RECORD_RECORD_H
 
 #include <stdbool.h>
-#include "plugin/comm/call.h"
+#include "base/real.h"
+#include "base/reason.h"
+#include "base/status.h"
+#include "plugin/comm/shared.h"
+
+struct slr_call;
+struct slr_comm;
 
 #define SLR_RECORD_MOST (SLR_TRANSFERS / 2)
 

@@ -9,8 +9,9 @@
  * results. */
 #include <stdlib.h>
 #include "plugin/comm/group_record.h"
+#include "plugin/comm/lane.h"
 #include "plugin/connect/connect.h"
-#include "plugin/pending/pending_state.h"
+#include "plugin/pending/pending.h"
 #include "plugin/record/record_impl.h"
 
 struct slr_recordings {

@@ -3,18 +3,15 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include "base/counters.h"
 #include "base/log.h"
 #include "base/status.h"
-#include "cache/blocks.h"
-#include "plugin/gather/gather.h"
+#include "plugin/comm/call.h"
+#include "plugin/comm/lane.h"
 #include "plugin/graphs/recorded.h"
 #include "plugin/memory/exports.h"
 #include "plugin/pending/order.h"
-#include "plugin/pending/pending_state.h"
+#include "plugin/pending/pending.h"
 #include "plugin/record/record.h"
-#include "plugin/transfer/expect.h"
-#include "plugin/transfer/transfer.h"
 #include "plugin/comm/comm.h"
 #include "plugin/comm/stream.h"
 #include "plugin/graphs/graphs.h"
@@ -132,54 +129,6 @@ static enum slr_status order(const struct slr_replay *replay, struct slr_comm *c
             s = slr_ring_await_slots(&c->lane->ring, replay->stream);
     }
     slr_shared_work_end();
-    return s;
-}
-
-static void count(const struct slr_comm *c, const struct slr_recorded_gather *g, const struct slr_route *route)
-{
-    slr_count_call(g->flow->kind, g->shard * (uint64_t)c->nranks, SLR_R_GRAPH);
-    slr_gather_count_routes(c, route);
-}
-
-/* As any call: slr_gather_ring. */
-static enum slr_status agree(struct slr_comm *c, const struct slr_recorded_gather *g, const struct slr_gather *gather,
-                             struct slr_route *route)
-{
-    struct slr_call call = {.send = g->send,
-                            .recv = g->recv,
-                            .comm = c,
-                            .shard = g->shard,
-                            .passed_alone = atomic_load(&c->passed_alone),
-                            .why = SLR_R_GRAPH};
-    const struct slr_place send = slr_block_find((CUdeviceptr)(uintptr_t)g->send);
-    const struct slr_place recv = slr_block_find((CUdeviceptr)(uintptr_t)g->recv);
-    call.number = ++c->substituted;
-    slr_transfer_owner(&call, &send, route);
-    slr_ring_number(&c->lane->ring, gather);
-    slr_expect_begin(&call, &send);
-    slr_transfer_reader(&call, &recv, false, route);
-    slr_ring_expects(&c->lane->ring, gather);
-    return slr_recorded_fits(&g->nodes, route, c->rank, c->nranks) ? SLR_OK : SLR_PEER;
-}
-
-enum slr_status slr_replay_gather(struct slr_comm *c, struct slr_recorded_gather *g, CUgraphExec exec, CUstream stream)
-{
-    struct slr_route route[SLR_MAX_RANKS];
-    memset(route, 0, (size_t)c->nranks * sizeof route[0]);
-    struct slr_gather gather = {.send = (CUdeviceptr)(uintptr_t)g->send,
-                                .recv = (CUdeviceptr)(uintptr_t)g->recv,
-                                .route = route,
-                                .plan = g->plan};
-    SLR_TRY(slr_shared_work_begin(&c->shared));
-    enum slr_status s = agree(c, g, &gather, route);
-    if (s == SLR_OK)
-        s = slr_recorded_give(exec, &g->nodes, &c->lane->ring, &gather, atomic_load(&c->lane->ring.issued));
-    if (s == SLR_OK)
-        slr_timeline_replay(c, exec, &g->stamps, c->substituted, stream, route);
-    slr_shared_work_end();
-    slr_exports_end(c, c->substituted);
-    if (s == SLR_OK)
-        count(c, g, route);
     return s;
 }
 

@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/settings.h"
+#include "kernels/timing.h"
+#include "plugin/comm/call.h"
 #include "plugin/comm/lane.h"
+#include "plugin/produce/product_parts.h"
 #include "plugin/scatter/scatter.h"
 
 #include "base/counters.h"

@@ -9,6 +9,7 @@
 #include "base/status.h"
 #include "base/wait.h"
 #include "plugin/bootstrap/oob.h"
+#include "plugin/comm/call.h"
 #include "plugin/comm/group_record.h"
 #include "plugin/comm/lane.h"
 #include "plugin/timeline/timeline_impl.h"
@@ -124,12 +125,12 @@ struct slr_timeline *slr_timeline_of(struct slr_comm *c)
     struct slr_timeline *timeline = atomic_load(&c->timeline);
     if (atomic_load(&over))
         return NULL;
-    if (timeline || c->timeline_counts.refused || !available())
+    if (timeline || c->timeline_counts->refused || !available())
         return timeline;
     /* Only the threads that call on the communicator come here, one at a time, as NCCL wants it. */
     timeline = make(c);
     if (!timeline) {
-        c->timeline_counts.refused = true;
+        c->timeline_counts->refused = true;
         slr_log(SLR_LOG_WARN, "trace_off", "comm=%s crank=%d msg=%s", c->name, c->rank,
                 "the communicator is not measured: events or a stream could not be made");
         return NULL;

@@ -70,6 +70,12 @@ struct slr_timed_nodes {
     struct slr_timed *now;        /* of the launch under way; NULL: it is not measured */
 };
 
+/* What numbers measured calls; only touched when SLIPRING_TRACE is on, by the thread that calls. */
+struct slr_timeline_counts {
+    uint64_t other[SLR_NCCL_FUNCS]; /* calls of each other function */
+    bool refused;                   /* what measuring needs could not be made */
+};
+
 /* Whether the call with this number, counted from 1, is to be measured. */
 bool slr_timeline_turn(uint64_t number);
 

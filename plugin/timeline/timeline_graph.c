@@ -5,6 +5,7 @@
 #include "base/settings.h"
 #include "cache/blocks.h"
 #include "kernels/ring_record.h"
+#include "plugin/comm/call.h"
 #include "plugin/comm/lane.h"
 #include "plugin/timeline/timeline_impl.h"
 

@@ -4,6 +4,7 @@
 #define SLR_PLUGIN_TIMELINE_TIMELINE_IMPL_H
 
 #include <pthread.h>
+#include "kernels/ring.h"
 #include "kernels/timing.h"
 #include "plugin/timeline/timeline.h"
 #include "plugin/comm/watch.h"

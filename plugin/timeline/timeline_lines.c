@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "base/settings.h"
 #include "base/status.h"
+#include "plugin/comm/comm.h"
 #include "plugin/timeline/timeline_impl.h"
 #include "plugin/abi/nccl_common.h"
 

@@ -4,6 +4,7 @@
 #include "base/status.h"
 #include "base/settings.h"
 #include "kernels/gemm.h"
+#include "plugin/comm/call.h"
 #include "plugin/comm/lane.h"
 #include "plugin/comm/watch.h"
 #include "plugin/comm/comm.h"

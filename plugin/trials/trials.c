@@ -4,6 +4,7 @@
 
 #include <stdlib.h>
 #include "base/settings.h"
+#include "kernels/gemm.h"
 #include "plugin/comm/control.h"
 #include "plugin/comm/group_record.h"
 #include "base/log.h"
