@@ -31,7 +31,7 @@ enum slr_fusing {
 struct slr_lane_kind {
     bool runs; /* what is put on its streams runs; else it is captured: then it has no order with default streams */
     void (*failed)(struct slr_lane *lane, enum slr_status status, const char *what);
-    /* Whether what is put on `stream` goes where the lane's work goes: then it may become a follower. */
+    /* While something captures: whether what is put on `stream` goes where the lane's work goes: then it may become a follower. */
     bool (*takes)(const struct slr_lane *lane, CUstream stream);
     /* How many parts the GEMM is to have that consumes the gather, as its A or its B; 1: it stays whole; 0: by the pace. */
     uint32_t (*parts)(const struct slr_lane *lane, const struct slr_gemm *gemm, bool on_a);

@@ -19,16 +19,16 @@
 
 /* The communicator's ring for this thread: its context current, its lock held. The context first:
  * it can fail, and then there is no lock to give back. */
-static enum slr_status ring_enter(struct slr_comm *c)
+static enum slr_status ring_enter(struct slr_lane *lane)
 {
-    SLR_TRY(slr_shared_work_begin(&c->shared));
-    slr_lane_lock(c->lane);
+    SLR_TRY(slr_shared_work_begin(&lane->comm->shared));
+    slr_lane_lock(lane);
     return SLR_OK;
 }
 
-static void ring_leave(struct slr_comm *c)
+static void ring_leave(struct slr_lane *lane)
 {
-    slr_lane_unlock(c->lane);
+    slr_lane_unlock(lane);
     slr_shared_work_end();
 }
 
@@ -40,15 +40,14 @@ static ncclResult_t outcome(struct slr_comm *c, enum slr_status s, const char *f
     return slr_comm_answer(c);
 }
 
-static enum slr_status enter_in_order(struct slr_comm *c, CUstream stream)
+static enum slr_status enter_in_order(struct slr_lane *lane, CUstream stream)
 {
-    SLR_TRY(ring_enter(c));
+    SLR_TRY(ring_enter(lane));
     CUstream name = slr_stream_name(stream, false);
-    struct slr_lane *lane = c->lane;
     enum slr_status s = slr_order_before_gather(lane, name);
     if (s == SLR_OK)
         s = slr_ring_entry(&lane->ring, stream, slr_order_behind_gather(lane, name));
-    ring_leave(c);
+    ring_leave(lane);
     return s;
 }
 
@@ -59,25 +58,25 @@ ncclResult_t slr_gather_entry(struct slr_comm *c, CUstream stream)
     slr_product_operation(c->shared.ctx);
     /* What this call sends may be what an earlier one on the stream is still gathering. */
     slr_pending_join_stream(stream, SLR_R_JOIN_NEXT_GATHER, "ncclAllGather");
-    return outcome(c, enter_in_order(c, stream), "the ring could not be ordered after the application's stream");
+    return outcome(c, enter_in_order(c->lane, stream), "the ring could not be ordered after the application's stream");
 }
 
 ncclResult_t slr_gather_wait_entries(struct slr_comm *c, CUstream stream)
 {
-    enum slr_status s = ring_enter(c);
+    enum slr_status s = ring_enter(c->lane);
     if (s == SLR_OK) {
         s = slr_ring_wait_entries(&c->lane->ring, stream);
-        ring_leave(c);
+        ring_leave(c->lane);
     }
     return outcome(c, s, "the streams of a group could not be ordered");
 }
 
 ncclResult_t slr_gather_wait_stream(struct slr_comm *c, CUstream from, CUstream to)
 {
-    enum slr_status s = ring_enter(c);
+    enum slr_status s = ring_enter(c->lane);
     if (s == SLR_OK) {
         s = slr_ring_wait_stream(&c->lane->ring, from, to);
-        ring_leave(c);
+        ring_leave(c->lane);
     }
     return outcome(c, s, "the streams of a group could not be ordered");
 }

@@ -23,7 +23,7 @@ static void failed(struct slr_lane *lane, enum slr_status status, const char *wh
 static bool takes(const struct slr_lane *lane, CUstream stream)
 {
     (void)lane;
-    return !slr_stream_may_capture(stream);
+    return !slr_stream_captures(stream);
 }
 
 static uint32_t parts(const struct slr_lane *lane, const struct slr_gemm *gemm, bool on_a)

@@ -178,7 +178,7 @@ static bool may_follow(struct slr_lane *lane, CUstream stream)
     const struct slr_holder *h = slr_pending_holder(lane, stream);
     if (h)
         return !h->origin;
-    return lane->pending->holders < SLR_HOLDERS && lane->kind->takes(lane, stream);
+    return lane->pending->holders < SLR_HOLDERS && (slr_nothing_captures() || lane->kind->takes(lane, stream));
 }
 
 /* False: not done; `stream` could not be made to wait. */
