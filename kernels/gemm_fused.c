@@ -23,6 +23,7 @@
 #include "kernels/gemm.h"
 #include "kernels/gemm_lt.h"
 #include "kernels/gemm_parts.h"
+#include "kernels/timing.h"
 
 /* ---- the whole in place of the parts ---- */
 

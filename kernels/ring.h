@@ -18,7 +18,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include "base/status.h"
-#include "kernels/timing.h"
+#include "kernels/ranks.h"
 
 /* ---- how a gather is cut ---- */
 
@@ -61,9 +61,8 @@ static inline size_t slr_plan_chunk_end(const struct slr_plan *plan, uint32_t q)
 
 /* ---- the ring ---- */
 
-#define SLR_MAX_RANKS 64
-
 struct slr_recorded;
+struct slr_timing;
 
 struct slr_ring {
     int rank, nranks;

@@ -7,6 +7,7 @@
 
 #include "kernels/flags.h"
 #include "kernels/ring_record.h"
+#include "kernels/timing.h"
 
 /* Operations on words that one call of the driver enqueues; a call costs more than ten of them. */
 struct slr_memops {

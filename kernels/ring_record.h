@@ -26,6 +26,8 @@
 
 #include "kernels/ring.h"
 
+struct slr_timed_span;
+
 /* What an operation on a word is for. */
 enum slr_recorded_role {
     SLR_RECORDED_OFFER,    /* ready(me, peer): `send` holds the shard, or slots hold the first `at` pieces */

@@ -84,12 +84,12 @@ void slr_timing_add(struct slr_timing *timing, const struct slr_timed_span *span
         timing->span[timing->spans++] = *span;
 }
 
-void slr_timing_mark_on(struct slr_timing *timing, enum slr_lane lane, CUstream stream)
+void slr_timing_mark_on(struct slr_timing *timing, enum slr_span_lane lane, CUstream stream)
 {
     timing->at[lane] = stamp(timing, stream);
 }
 
-void slr_timing_did_on(struct slr_timing *timing, enum slr_lane lane, CUstream stream, struct slr_timed_span what)
+void slr_timing_did_on(struct slr_timing *timing, enum slr_span_lane lane, CUstream stream, struct slr_timed_span what)
 {
     what.lane = lane;
     /* The stamp behind one operation is the one before the next. */
@@ -120,7 +120,7 @@ void slr_timing_free(struct slr_timing *timing)
     *timing = (struct slr_timing){0};
 }
 
-const char *slr_lane_name(enum slr_lane lane)
+const char *slr_span_lane_name(enum slr_span_lane lane)
 {
     static const char *const names[] = {
         [SLR_LANE_APP] = "app", [SLR_LANE_PUBLISH] = "publish", [SLR_LANE_PULL] = "pull"};

@@ -26,7 +26,7 @@
 
 #define SLR_TIMING_STAMPS 4096 /* most events of one record */
 
-enum slr_lane { SLR_LANE_APP, SLR_LANE_PUBLISH, SLR_LANE_PULL, SLR_LANES };
+enum slr_span_lane { SLR_LANE_APP, SLR_LANE_PUBLISH, SLR_LANE_PULL, SLR_LANES };
 
 enum slr_span_kind {
     SLR_SPAN_OWN,   /* the own shard is copied into the receive buffer */
@@ -41,7 +41,7 @@ enum slr_span_kind {
 
 /* Numbers of stamps; -1 where there is none. */
 struct slr_timed_span {
-    enum slr_lane lane;
+    enum slr_span_lane lane;
     enum slr_span_kind kind;
     int begin, end;
     int peer, piece; /* -1: no particular one */
@@ -64,16 +64,16 @@ struct slr_timing {
 
 void slr_timing_begin(struct slr_timing *timing); /* empties the record for its next use */
 
-void slr_timing_mark_on(struct slr_timing *timing, enum slr_lane lane, CUstream stream);
-void slr_timing_did_on(struct slr_timing *timing, enum slr_lane lane, CUstream stream, struct slr_timed_span what);
+void slr_timing_mark_on(struct slr_timing *timing, enum slr_span_lane lane, CUstream stream);
+void slr_timing_did_on(struct slr_timing *timing, enum slr_span_lane lane, CUstream stream, struct slr_timed_span what);
 
-static inline void slr_timing_mark(struct slr_timing *timing, enum slr_lane lane, CUstream stream)
+static inline void slr_timing_mark(struct slr_timing *timing, enum slr_span_lane lane, CUstream stream)
 {
     if (__builtin_expect(timing != NULL, 0))
         slr_timing_mark_on(timing, lane, stream);
 }
 
-static inline void slr_timing_did(struct slr_timing *timing, enum slr_lane lane, CUstream stream,
+static inline void slr_timing_did(struct slr_timing *timing, enum slr_span_lane lane, CUstream stream,
                                   enum slr_span_kind kind, int peer, int piece, size_t bytes)
 {
     if (__builtin_expect(timing != NULL, 0))
@@ -92,7 +92,7 @@ CUresult slr_timing_query(const struct slr_timing *timing);
 
 void slr_timing_free(struct slr_timing *timing); /* frees events and memory; the record may be in flight */
 
-const char *slr_lane_name(enum slr_lane lane);
+const char *slr_span_lane_name(enum slr_span_lane lane);
 const char *slr_span_name(enum slr_span_kind kind);
 
 /* ---- stamps in CUDA graphs ---- */

@@ -19,7 +19,7 @@
 #include <stdint.h>
 #include <sys/socket.h>
 #include <sys/un.h>
-#include "kernels/ring.h" /* SLR_MAX_RANKS */
+#include "kernels/ranks.h"
 #include "plugin/comm/key.h"
 
 struct slr_acceptor;

@@ -38,7 +38,6 @@
 #include "plugin/passed/nccl_call.h"
 #include "plugin/pending/order.h"
 #include "plugin/pending/pending.h"
-#include "plugin/pending/pending_state.h"
 #include "plugin/record/record.h"
 #include "plugin/util/process.h"
 #include "plugin/memory/registration.h"
@@ -106,7 +105,7 @@ static void share_all(const struct slr_group *group)
 {
     for (size_t i = 0; i < group->use_count; i++)
         if (has_gather(group, group->uses[i].comm) && several_streams(group, group->uses[i].comm))
-            slr_pending_share(group->uses[i].comm, group->uses[i].stream);
+            slr_pending_share(group->uses[i].comm->lane, group->uses[i].stream);
 }
 
 /* After all: what NCCL and the ring brought on one stream of a communicator is seen on its others,
@@ -187,23 +186,6 @@ static bool launched(ncclResult_t r)
     return r == ncclSuccess || r == ncclInProgress;
 }
 
-/* The communicators that NCCL has made, or has not. `r`: what the real end answered. */
-static void finish_inits(struct slr_init *list, ncclResult_t r)
-{
-    for (struct slr_init *init = list; init && r == ncclInProgress; init = init->next) {
-        slr_init_cancel(init); /* one non-blocking communicator makes the whole group so */
-        init->pass = SLR_R_NONBLOCKING;
-    }
-    if (launched(r))
-        slr_inits_finish(list);
-    /* Nothing for those that are finished; the others end their part in the bootstrap here. */
-    for (struct slr_init *init = list, *next; init; init = next) {
-        next = init->next;
-        slr_init_cancel(init);
-        free(init);
-    }
-}
-
 /* The real end. NCCL enqueues in it: what functions that are not hooked have called as well, so the
  * gate joins what that touches. */
 static ncclResult_t end_for_program(ncclSimInfo_t *info, bool simulate)
@@ -234,7 +216,7 @@ static ncclResult_t close_group(struct slr_group *group, ncclSimInfo_t *info, bo
     ncclResult_t r = end_for_program(info, simulate);
     ncclResult_t told = simulate ? ncclSuccess : end_turns(group, launched(r));
     told = told != ncclSuccess ? told : group->told;
-    finish_inits(group->inits, simulate ? ncclInvalidUsage : r);
+    slr_inits_end(group->inits, simulate ? ncclInvalidUsage : r);
     /* NCCL fills the windows' handles at the end only. */
     if (r == ncclSuccess && !simulate)
         slr_registered_windows(group->windows);

@@ -23,7 +23,7 @@ void slr_other_begin(struct slr_other *o)
     o->outer = slr_program_begin();
     CUstream stream = (CUstream)o->stream;
     /* From 0, as NCCL counts the operations of a function for its profilers. */
-    uint64_t number = o->tracked->timeline_counts.other[o->func]++;
+    uint64_t number = o->tracked->timeline_counts->other[o->func]++;
     if (slr_in_group()) /* the group's end joins the stream, and launches */
         return;
     slr_pending_join_stream(stream, SLR_R_JOIN_OTHER_OP, slr_tune_func_name(o->func));

@@ -7,6 +7,7 @@
 #include "base/wait.h"
 #include "base/log.h"
 #include "plugin/comm/control.h"
+#include "plugin/comm/lane.h"
 #include "plugin/comm/watch.h"
 #include <pthread.h>
 
@@ -48,6 +49,12 @@ void slr_comm_put(struct slr_comm *c)
 {
     if (c)
         atomic_fetch_sub(&c->users, 1);
+}
+
+void slr_lane_put(struct slr_lane *lane)
+{
+    if (lane)
+        slr_comm_put(lane->comm);
 }
 
 /* Polls: an end is rare, and a call must not pay for waking somebody. */
@@ -128,16 +135,16 @@ static ncclResult_t nccl_result(enum slr_status s)
 }
 
 /* Those that hold it for a moment only are waited for, so that it is not chance what becomes of a call. */
-bool slr_comm_lock_soon(struct slr_comm *c)
+bool slr_lane_lock_soon(struct slr_lane *lane)
 {
     enum { MOMENT_NS = 20000000, SECOND_NS = 1000000000 };
     struct timespec end;
-    if (slr_comm_trylock(c))
+    if (slr_lane_trylock(lane))
         return true;
     clock_gettime(CLOCK_REALTIME, &end);
     end.tv_sec += (end.tv_nsec + MOMENT_NS) / SECOND_NS;
     end.tv_nsec = (end.tv_nsec + MOMENT_NS) % SECOND_NS;
-    return pthread_mutex_timedlock(&c->lock, &end) == 0;
+    return pthread_mutex_timedlock(&lane->lock, &end) == 0;
 }
 
 void slr_comm_fail(struct slr_comm *c, enum slr_status status, int peer, const char *what)
@@ -146,17 +153,12 @@ void slr_comm_fail(struct slr_comm *c, enum slr_status status, int peer, const c
     /* The first error is the cause; those that follow from it must not hide it. */
     if (!atomic_compare_exchange_strong(&c->error, &none, (int)nccl_result(status)))
         return;
-    if (c->records) { /* the capture has failed, nothing else has */
-        slr_log(SLR_LOG_ERROR, "capture_failed", "comm=%s crank=%d status=%s msg=%s", c->name, c->rank,
-                slr_status_name(status), what);
-        return;
-    }
     /* `failed` as well as the state: a rank that leaves overwrites the state, and a peer that looks
      * late must still learn that calls were broken. */
     atomic_store(&c->shared.control->post[c->rank].failed, 1);
     atomic_store(&c->shared.control->post[c->rank].state, SLR_RANK_FAILED);
     slr_log(SLR_LOG_ERROR, "communicator_failed", "comm=%s crank=%d peer=%d call=%llu piece=%u status=%s msg=%s",
-            c->name, c->rank, peer, (unsigned long long)c->substituted, atomic_load(&c->ring.issued),
+            c->name, c->rank, peer, (unsigned long long)c->substituted, atomic_load(&c->lane->ring.issued),
             slr_status_name(status), what);
 }
 
@@ -186,7 +188,7 @@ void slr_comm_release(struct slr_comm *c)
 {
     for (int r = 0; r < c->nranks; r++)
         if (r != c->rank)
-            slr_ring_release(&c->ring, r);
+            slr_ring_release(&c->lane->ring, r);
 }
 
 /* `failed`, not the state: a peer that failed and then left is LEFT, and its calls were broken all

@@ -10,43 +10,34 @@
  * Every communicator made through a hooked function has one, also when its gathers stay with NCCL
  * (`pass` says why). The real handle is never replaced.
  *
- * Locks: docs/locks.md. The registry's lock protects the list of communicators; `lock` all use of
- * the ring by gathers, joins and fused GEMMs, and, with the table lock (pending_state.h), `pending`.
+ * Locks: docs/locks.md. The registry's lock protects the list of communicators; a communicator's lock is that of its
+ * lane (lane.h).
  */
 #ifndef SLR_PLUGIN_COMM_COMM_H
 #define SLR_PLUGIN_COMM_COMM_H
 
-#include <pthread.h>
 #include <stdbool.h>
 #include <string.h>
 #include "base/real.h"
 #include "base/reason.h"
 #include "base/status.h"
-#include "kernels/ring.h"
-#include "plugin/abi/nccl_common.h"
 #include "plugin/comm/key.h"
 #include "plugin/comm/shared.h"
-
-/* What numbers measured calls; only touched when SLIPRING_TRACE is on, by the thread that calls. */
-struct slr_timeline_counts {
-    uint64_t other[SLR_NCCL_FUNCS]; /* calls of each other function */
-    bool refused;                   /* what measuring needs could not be made */
-};
 
 /* The parts that folders of their own keep, each known there only. */
 struct slr_stood_in;
 struct slr_link;
 struct slr_expect;
 struct slr_exports;
-struct slr_order;
-struct slr_pending;
+struct slr_lane;
 struct slr_places;
 struct slr_product;
+struct slr_timeline;
+struct slr_timeline_counts;
 struct slr_trials;
 
 struct slr_comm {
     ncclComm_t nccl;
-    pthread_mutex_t lock;
     struct slr_key key;
     struct slr_label id; /* public: its address in messages */
     char name[9];        /* slr_key_name(): equal on all ranks, names the communicator in logs */
@@ -65,18 +56,14 @@ struct slr_comm {
     struct slr_trials *trials;             /* trials.h; NULL: no ways are tried */
     struct slr_places *_Atomic places;     /* where its calls' buffers lay: places.h; NULL: nothing recorded */
     struct slr_timeline *_Atomic timeline; /* timeline.h; NULL: nothing measured yet */
-    struct slr_timeline_counts timeline_counts;
+    struct slr_timeline_counts *timeline_counts;
     _Atomic bool written;          /* peers know that they may write into this rank's receive buffers */
     _Atomic uint32_t passed_alone; /* gathers that this rank alone left to NCCL; passed_alone.h */
     unsigned splits, shrinks;
-    struct slr_comm *records;   /* of a recorder (record/record.h): whom it stands for in a capture. NULL: it is none */
-    unsigned long long capture; /* which that is; 0: none now */
     struct slr_shared shared;
-    struct slr_link *link; /* connecting */
-    struct slr_ring ring;
-    bool imported[SLR_MAX_RANKS]; /* ring.slots[r] is an import of another process */
-    struct slr_pending *pending;  /* the gather that is not joined yet */
-    struct slr_order *order;      /* over several streams */
+    struct slr_link *link;        /* connecting */
+    struct slr_lane *lane;        /* in which its calls run */
+    bool imported[SLR_MAX_RANKS]; /* the ring's slots[r] is an import of another process */
     struct slr_product *product;  /* what a GEMM has computed for a reduce-scatter (produce/); NULL: nothing yet */
     struct slr_product *captured; /* the same in a capture (produce/product.h) */
     bool unproductive;            /* it has no product any more: produce/product.c's lock */
@@ -148,26 +135,6 @@ bool slr_comm_peer_failed(struct slr_comm *c, int peer);
 /* The same for all peers: for the data path. A rank that fails says so before its waits are
  * released, so a gather that was enqueued while no peer had failed is either whole or in error. */
 void slr_comm_look_failed(struct slr_comm *c);
-
-/* The communicator's lock (docs/locks.md). */
-static inline void slr_comm_lock(struct slr_comm *c)
-{
-    pthread_mutex_lock(&c->lock);
-}
-
-/* The same for who can do without: whoever holds it longer than a moment may wait in the driver for what
- * this thread is to do next. False: it was not to be had. */
-bool slr_comm_lock_soon(struct slr_comm *c);
-
-static inline void slr_comm_unlock(struct slr_comm *c)
-{
-    pthread_mutex_unlock(&c->lock);
-}
-
-static inline bool slr_comm_trylock(struct slr_comm *c)
-{
-    return pthread_mutex_trylock(&c->lock) == 0;
-}
 
 /* Made in lifecycle/dispose.c. Waits until nothing of this communicator is in flight. Ends also
  * when peers die or fail (the watchdog's work is done here meanwhile); after `ms` (0: no limit) the

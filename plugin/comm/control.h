@@ -31,7 +31,6 @@
 #include "cache/handles.h"
 #include "cache/staging.h"
 #include "kernels/flags.h"
-#include "kernels/ring.h"
 #include "plugin/comm/agreed_change.h"
 #include "plugin/comm/shared.h"
 #include "plugin/comm/trial_row.h"
@@ -58,7 +57,7 @@ struct slr_exported {
 enum slr_transfer_state { SLR_TRANSFER_NONE, SLR_TRANSFER_OWNER_FIRST, SLR_TRANSFER_READER_FIRST, SLR_TRANSFER_BOTH };
 
 struct slr_transfer {
-    _Alignas(64) _Atomic uint64_t head;    /* slr_transfer_head() */
+    _Alignas(64) _Atomic uint64_t head;    /* call, skipped, state: transfer.c */
     struct slr_remote_place owner, reader; /* written by that side before it posts */
     struct slr_remote_place expected;      /* by the reader: where it takes the owner's for */
     uint32_t owner_alone, reader_alone;    /* likewise: passed_alone.h */

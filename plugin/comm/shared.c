@@ -16,11 +16,28 @@ bool slr_shared_same_process(const struct slr_shared *s, int peer)
     return s->control->post[peer].pid == s->control->post[s->rank].pid;
 }
 
+bool slr_shared_any_in_one_process(const struct slr_shared *s)
+{
+    const struct slr_post *post = s->control->post;
+    for (int r = 1; r < s->nranks; r++)
+        for (int other = 0; other < r; other++)
+            if (post[r].pid == post[other].pid)
+                return true;
+    return false;
+}
+
 void slr_shared_open_watches(struct slr_shared *s)
 {
     for (int r = 0; r < s->nranks; r++)
         if (r != s->rank && !slr_shared_same_process(s, r))
             s->peer_watch[r] = slr_peer_process_watch(s->control->post[r].pid, s->control->post[r].process);
+}
+
+bool slr_shared_may_be_written(const struct slr_shared *s, int peer)
+{
+    const struct slr_post *post = &s->control->post[peer];
+    return peer != s->rank && !s->peer_dead[peer] && atomic_load(&post->state) != SLR_RANK_LEFT &&
+           !atomic_load(&post->drained);
 }
 
 /* A process that is gone stays gone (shared.h), so several threads may do this at once: at

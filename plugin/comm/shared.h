@@ -9,7 +9,7 @@
 #include "base/real.h"
 #include "base/status.h"
 #include "cache/staging.h"
-#include "kernels/ring.h"
+#include "kernels/ranks.h"
 
 struct slr_control;
 struct slr_peer_process;
@@ -46,6 +46,12 @@ bool slr_shared_gone(const struct slr_shared *s);
 
 /* Whether the peer is another rank of this process. */
 bool slr_shared_same_process(const struct slr_shared *s, int peer);
+
+/* Whether any two ranks are of one process, as far as the processes' numbers tell. Uniform. */
+bool slr_shared_any_in_one_process(const struct slr_shared *s);
+
+/* Whether the peer's streams may still copy into this rank's memory. False of this rank itself. */
+bool slr_shared_may_be_written(const struct slr_shared *s, int peer);
 
 /* Looks whether the processes of the peers still live; fills peer_dead. */
 void slr_shared_watch_peers(struct slr_shared *s);

@@ -10,15 +10,20 @@
  *   leaves     NCCL's function is about to be called for a call that NCCL is left       C
  *   left       it has been
  *
- * A: the communicator's lock, its context current. B: its lock. C: no lock. Always with the guard up. A captured call
- * runs when its graph is launched: of its recording only `joined` and `over` are told, of the recorder. */
+ * A: the communicator's lock, its context current. B: the lane's lock. C: no lock. Always with the guard up. A captured
+ * call runs when its graph is launched: of its recording only `joined` and `over` are told, of the capture's lane. */
 #ifndef SLR_PLUGIN_COMM_WATCH_H
 #define SLR_PLUGIN_COMM_WATCH_H
 
-#include "plugin/comm/call.h"
+#include "base/real.h"
+#include "base/reason.h"
+#include "base/status.h"
 
+struct slr_call;
+struct slr_lane;
 struct slr_place;
 struct slr_route;
+struct slr_timing;
 
 /* What the ring makes of a call. */
 struct slr_watched {
@@ -35,8 +40,8 @@ struct slr_watched {
 struct slr_watcher {
     void (*begins)(const struct slr_call *call, const struct slr_watched *w);
     void (*enqueued)(const struct slr_call *call, const struct slr_watched *w);
-    void (*joined)(const struct slr_comm *c, enum slr_reason why);
-    void (*over)(struct slr_comm *c);
+    void (*joined)(const struct slr_lane *lane, enum slr_reason why);
+    void (*over)(struct slr_lane *lane);
     void (*leaves)(const struct slr_call *call);
     void (*left)(const struct slr_call *call, ncclResult_t r);
 };

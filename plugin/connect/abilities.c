@@ -21,6 +21,7 @@
 #include "kernels/scatter.h"
 #include "plugin/comm/comm.h"
 #include "plugin/comm/control.h"
+#include "plugin/comm/lane.h"
 #include "plugin/connect/connect.h"
 
 #define DEVICES 64 /* that are remembered, that code is loaded for */
@@ -77,10 +78,10 @@ static bool try_now(struct slr_comm *c)
 {
     const size_t at = slr_flag_offset(c->nranks, SLR_FLAG_READY, c->rank, c->rank) + SLR_FLAG_LINE / 2;
     const struct slr_staging *staging = &c->shared.staging;
-    struct slr_graph_try t = {.ctx = c->ring.ctx,
-                              .stream = c->ring.pull,
-                              .word = (_Atomic uint64_t *)(void *)((char *)c->ring.flags + at),
-                              .dword = c->ring.dflags + at,
+    struct slr_graph_try t = {.ctx = c->lane->ring.ctx,
+                              .stream = c->lane->ring.pull,
+                              .word = (_Atomic uint64_t *)(void *)((char *)c->lane->ring.flags + at),
+                              .dword = c->lane->ring.dflags + at,
                               .memory = staging->far ? staging->far : staging->near};
     _Static_assert(SLR_GRAPH_TRY_WORDS * 8 <= SLR_FLAG_LINE / 2, "half a line");
     _Static_assert(SLR_GRAPH_TRY_BYTES <= SLR_SLOT_MIN, "a slot");

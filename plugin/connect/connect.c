@@ -7,6 +7,7 @@
 #include "base/wait.h"
 #include "base/log.h"
 #include "plugin/bootstrap/oob.h"
+#include "plugin/comm/lane.h"
 #include "plugin/connect/connect_impl.h"
 #include "plugin/memory/exports.h"
 
@@ -35,7 +36,7 @@ static void log_connected(struct slr_comm *c, uint32_t epoch)
     if (atomic_load(&c->link->logged) == epoch || atomic_exchange(&c->link->logged, epoch) == epoch)
         return;
     slr_log(SLR_LOG_INFO, "connected", "comm=%s crank=%d nranks=%d slot_bytes=%zu staging_bytes=%zu times=%u", c->name,
-            c->rank, c->nranks, c->ring.slot, slr_staging_bytes(&c->shared.staging), epoch);
+            c->rank, c->nranks, c->lane->ring.slot, slr_staging_bytes(&c->shared.staging), epoch);
 }
 
 /* ---- the steps of this rank ---- */
@@ -89,7 +90,8 @@ static bool go_on(struct slr_comm *c, uint64_t word)
  * mapped and says CLOSED. Not while its streams have work, which reads the peers' staging. */
 static void close_epoch(struct slr_comm *c, uint32_t epoch)
 {
-    if (atomic_load(slr_connect_at(c, c->rank)) >= slr_link_at(epoch, SLR_LINK_CLOSED) || !slr_ring_idle(&c->ring))
+    if (atomic_load(slr_connect_at(c, c->rank)) >= slr_link_at(epoch, SLR_LINK_CLOSED) ||
+        !slr_ring_idle(&c->lane->ring))
         return;
     slr_connect_unmap(c);
     if (c->shared.stuck) /* a mapping is still open: its owner must not take it for closed */
@@ -309,7 +311,7 @@ bool slr_comm_idle(struct slr_comm *c)
         return false;
     if (c->pass != SLR_R_RING || slr_shared_enter(&c->shared) != SLR_OK)
         return true;
-    bool idle = slr_ring_idle(&c->ring);
+    bool idle = slr_ring_idle(&c->lane->ring);
     slr_shared_leave();
     return idle;
 }

@@ -8,6 +8,7 @@
 #include "base/settings.h"
 #include "base/status.h"
 #include "base/wait.h"
+#include "plugin/comm/lane.h"
 #include "plugin/connect/connect_impl.h"
 #include "plugin/connect/connect.h"
 #include "plugin/memory/exports.h"
@@ -19,25 +20,26 @@
 static enum slr_reason register_flags(struct slr_comm *c)
 {
     struct slr_shared *s = &c->shared;
-    if (SLR_CU(cuMemHostRegister, c->ring.flags, slr_flags_bytes(c->nranks),
+    if (SLR_CU(cuMemHostRegister, c->lane->ring.flags, slr_flags_bytes(c->nranks),
                CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP) != SLR_OK)
         return SLR_R_NO_CONTROL;
     s->registered = true;
-    return SLR_CU(cuMemHostGetDevicePointer, &c->ring.dflags, c->ring.flags, 0) == SLR_OK ? SLR_R_RING
-                                                                                          : SLR_R_NO_CONTROL;
+    return SLR_CU(cuMemHostGetDevicePointer, &c->lane->ring.dflags, c->lane->ring.flags, 0) == SLR_OK
+               ? SLR_R_RING
+               : SLR_R_NO_CONTROL;
 }
 
 /* Once: it stays when staging is given back. */
 static enum slr_reason open_ring(struct slr_comm *c)
 {
-    if (c->ring.opened)
+    if (c->lane->ring.opened)
         return SLR_R_RING;
     enum slr_reason r = register_flags(c);
     if (r != SLR_R_RING)
         return r;
-    if (slr_ring_open(&c->ring) != SLR_OK)
+    if (slr_ring_open(&c->lane->ring) != SLR_OK)
         return SLR_R_DRIVER_CALL;
-    return slr_ring_try(&c->ring) == SLR_OK ? SLR_R_RING : SLR_R_NO_MEMOPS;
+    return slr_ring_try(&c->lane->ring) == SLR_OK ? SLR_R_RING : SLR_R_NO_MEMOPS;
 }
 
 #define ROOM_WAIT_MS 200 /* for communicators that have just ended; an application's gather waits for it */
@@ -107,17 +109,17 @@ static enum slr_reason map_peers(struct slr_comm *c, int *peer)
 {
     const struct slr_post *post = c->shared.control->post;
     const struct slr_staging *own = &c->shared.staging;
-    c->ring.slots[c->rank] = own->far ? own->far : own->near;
-    c->ring.twin = own->far ? own->near : 0;
+    c->lane->ring.slots[c->rank] = own->far ? own->far : own->near;
+    c->lane->ring.twin = own->far ? own->near : 0;
     size_t slot = post[0].slot;
     for (int r = 1; r < c->nranks; r++)
         slot = post[r].slot < slot ? post[r].slot : slot;
-    c->ring.slot = slot;
+    c->lane->ring.slot = slot;
     for (int r = 0; r < c->nranks; r++) {
         if (r == c->rank)
             continue;
         bool same = slr_shared_same_process(&c->shared, r);
-        if (slr_staging_import(&post[r].staging, same, &c->ring.slots[r]) != SLR_OK)
+        if (slr_staging_import(&post[r].staging, same, &c->lane->ring.slots[r]) != SLR_OK)
             return map_failed(c, r, peer);
         c->imported[r] = !same;
     }
@@ -129,7 +131,7 @@ static enum slr_reason map_peers(struct slr_comm *c, int *peer)
 void slr_connect_unmap(struct slr_comm *c)
 {
     for (int r = 0; r < c->nranks && r < SLR_MAX_RANKS; r++)
-        if (c->imported[r] && slr_staging_close(c->ring.slots[r]))
+        if (c->imported[r] && slr_staging_close(c->lane->ring.slots[r]))
             c->imported[r] = false;
         else
             c->shared.stuck |= c->imported[r];
@@ -155,10 +157,10 @@ struct layout {
 
 static struct layout layout_of(const struct slr_comm *c)
 {
-    struct layout layout = {.area = c->ring.slot / (size_t)c->nranks & ~(size_t)15};
+    struct layout layout = {.area = c->lane->ring.slot / (size_t)c->nranks & ~(size_t)15};
     layout.bytes = layout.area < SAMPLE_BYTES ? layout.area : SAMPLE_BYTES;
     layout.count = layout.area / layout.bytes < SAMPLES ? (unsigned)(layout.area / layout.bytes) : SAMPLES;
-    layout.stride = c->ring.slot / layout.count & ~(size_t)15;
+    layout.stride = c->lane->ring.slot / layout.count & ~(size_t)15;
     return layout;
 }
 
@@ -177,7 +179,7 @@ static void pattern(const struct slr_comm *c, int owner, unsigned sample, char *
 /* The area of one writer in slots that begin at `slots`. */
 static CUdeviceptr area(const struct slr_comm *c, CUdeviceptr slots, int writer)
 {
-    return slots + c->ring.slot + (size_t)writer * layout_of(c).area;
+    return slots + c->lane->ring.slot + (size_t)writer * layout_of(c).area;
 }
 
 /* Own slots as ranks of the peer's kind see them. */
@@ -191,7 +193,7 @@ static enum slr_status copy(struct slr_comm *c, CUdeviceptr to, size_t to_stride
 {
     struct layout layout = layout_of(c);
     for (unsigned i = 0; i < layout.count; i++)
-        SLR_TRY(SLR_CU(cuMemcpyAsync, to + i * to_stride, from + i * from_stride, layout.bytes, c->ring.pull));
+        SLR_TRY(SLR_CU(cuMemcpyAsync, to + i * to_stride, from + i * from_stride, layout.bytes, c->lane->ring.pull));
     return SLR_OK;
 }
 
@@ -200,7 +202,7 @@ static enum slr_status copy(struct slr_comm *c, CUdeviceptr to, size_t to_stride
 static enum slr_status settle(struct slr_comm *c, enum slr_status s)
 {
     while (s == SLR_OK && slr_link_state(atomic_load(slr_connect_word(c))) == SLR_LINK_CONNECTING) {
-        CUresult r = slr_real.cuStreamQuery(c->ring.pull);
+        CUresult r = slr_real.cuStreamQuery(c->lane->ring.pull);
         if (r != CUDA_ERROR_NOT_READY)
             return slr_cu_status(r, "cuStreamQuery");
         nanosleep(&(struct timespec){.tv_nsec = 20000}, NULL);
@@ -234,9 +236,10 @@ static enum slr_reason write_pattern(struct slr_comm *c)
         return SLR_R_NO_STAGING;
     for (unsigned i = 0; i < layout.count; i++)
         pattern(c, c->rank, i, host + i * layout.bytes, layout.bytes);
-    enum slr_status done = copy(c, c->ring.slots[c->rank], layout.stride, (CUdeviceptr)(uintptr_t)host, layout.bytes);
-    if (done == SLR_OK && c->ring.twin)
-        done = copy(c, c->ring.twin, layout.stride, (CUdeviceptr)(uintptr_t)host, layout.bytes);
+    enum slr_status done =
+        copy(c, c->lane->ring.slots[c->rank], layout.stride, (CUdeviceptr)(uintptr_t)host, layout.bytes);
+    if (done == SLR_OK && c->lane->ring.twin)
+        done = copy(c, c->lane->ring.twin, layout.stride, (CUdeviceptr)(uintptr_t)host, layout.bytes);
     done = settle(c, done);
     free_host(host, done);
     return done == SLR_OK ? SLR_R_RING : SLR_R_NO_IPC;
@@ -257,8 +260,8 @@ static enum slr_status compare_sample(struct slr_comm *c, CUdeviceptr at, int ow
     char want[SAMPLE_BYTES], *have = malloc(layout.bytes);
     if (!have)
         return SLR_NOMEM;
-    enum slr_status done = settle(
-        c, SLR_CU(cuMemcpyAsync, (CUdeviceptr)(uintptr_t)have, at + sample * layout.bytes, layout.bytes, c->ring.pull));
+    enum slr_status done = settle(c, SLR_CU(cuMemcpyAsync, (CUdeviceptr)(uintptr_t)have, at + sample * layout.bytes,
+                                            layout.bytes, c->lane->ring.pull));
     if (done == SLR_OK) {
         pattern(c, owner, sample, want, layout.bytes);
         *differs = memcmp(want, have, layout.bytes) != 0;
@@ -284,8 +287,8 @@ static enum slr_reason compare(struct slr_comm *c, CUdeviceptr at, int owner, co
 static enum slr_reason pull(struct slr_comm *c, int r)
 {
     struct layout layout = layout_of(c);
-    CUdeviceptr to = area(c, c->ring.slots[c->rank], c->rank);
-    enum slr_status done = copy(c, to, layout.bytes, c->ring.slots[r], layout.stride);
+    CUdeviceptr to = area(c, c->lane->ring.slots[c->rank], c->rank);
+    enum slr_status done = copy(c, to, layout.bytes, c->lane->ring.slots[r], layout.stride);
     return done == SLR_OK ? compare(c, to, r, "pull") : SLR_R_NO_IPC;
 }
 
@@ -297,8 +300,8 @@ enum slr_reason slr_connect_try(struct slr_comm *c, int *peer)
     for (int step = 1; step < c->nranks && why == SLR_R_RING; step++) {
         int r = *peer = (c->rank + step) % c->nranks;
         why = pull(c, r);
-        if (why == SLR_R_RING && settle(c, copy(c, area(c, c->ring.slots[r], c->rank), layout.bytes,
-                                                c->ring.slots[c->rank], layout.stride)) != SLR_OK)
+        if (why == SLR_R_RING && settle(c, copy(c, area(c, c->lane->ring.slots[r], c->rank), layout.bytes,
+                                                c->lane->ring.slots[c->rank], layout.stride)) != SLR_OK)
             why = SLR_R_NO_IPC;
     }
     return why;

@@ -9,13 +9,12 @@
 #include "kernels/gemm.h"
 #include "kernels/gemm_lt.h"
 #include "kernels/gemm_parts.h"
+#include "plugin/comm/comm.h"
 #include "plugin/comm/watch.h"
-#include "plugin/transfer/expect.h"
 #include "plugin/fuse/fuse.h"
 #include "plugin/passed/in_call.h"
 #include "plugin/pending/order.h"
 #include "plugin/pending/pending_state.h"
-#include "plugin/graphs/recorded.h"
 #include "plugin/produce/produce.h"
 #include "plugin/util/process.h"
 #include "plugin/trials/trials.h"
@@ -44,11 +43,11 @@ struct beside {
 static _Thread_local struct beside besides[GATHERS];
 static _Thread_local unsigned latest;
 
-static struct beside *beside_of(const struct slr_comm *c)
+static struct beside *beside_of(const struct slr_lane *lane)
 {
-    const uint32_t issued = atomic_load(&c->ring.issued);
+    const uint32_t issued = atomic_load(&lane->ring.issued);
     for (unsigned i = 0; i < GATHERS; i++)
-        if (besides[i].comm == slr_comm_id(c) && besides[i].issued == issued)
+        if (besides[i].comm == slr_comm_id(lane->comm) && besides[i].issued == issued)
             return &besides[i];
     return NULL;
 }
@@ -59,15 +58,15 @@ struct noted {
 };
 
 /* For every pending gather: it never matches. */
-static bool add_beside(struct slr_comm *c, void *noted)
+static bool add_beside(struct slr_lane *lane, void *noted)
 {
     const struct noted *n = noted;
-    if (c->shared.ctx != n->ctx)
+    if (lane->ring.ctx != n->ctx)
         return false;
-    struct beside *b = beside_of(c);
+    struct beside *b = beside_of(lane);
     if (!b) {
         b = &besides[latest++ % GATHERS];
-        *b = (struct beside){.comm = slr_comm_id(c), .issued = atomic_load(&c->ring.issued)};
+        *b = (struct beside){.comm = slr_comm_id(lane->comm), .issued = atomic_load(&lane->ring.issued)};
     }
     b->flop += n->flop;
     return false;
@@ -86,9 +85,9 @@ static void note_beside(struct slr_gemm *gemm, CUcontext ctx)
 
 /* How much that has been since the communicator's pending gather, in operations of a 16-bit GEMM.
  * Under the communicator's lock. */
-static double flop_beside(const struct slr_comm *c)
+static double flop_beside(const struct slr_lane *lane)
 {
-    const struct beside *b = beside_of(c);
+    const struct beside *b = beside_of(lane);
     return b ? b->flop : 0;
 }
 
@@ -103,52 +102,53 @@ struct consumer {
 
 /* Whether the GEMM could consume the pending gather: held by its stream, same context, one operand
  * is the receive buffer. */
-static bool could_consume(struct slr_comm *c, void *consumer)
+static bool could_consume(struct slr_lane *lane, void *consumer)
 {
     const struct consumer *x = consumer;
-    CUdeviceptr recv = c->pending->gather.recv;
-    return slr_pending_holder(c, x->stream) && c->shared.ctx == x->ctx &&
+    CUdeviceptr recv = lane->pending->gather.recv;
+    return slr_pending_holder(lane, x->stream) && lane->ring.ctx == x->ctx &&
            ((uintptr_t)x->gemm->a == recv || (uintptr_t)x->gemm->b == recv);
 }
 
 /* Whether a sum over the gathered dimension is to be split, and is worth it. */
-static enum slr_reason may_sum(const struct slr_comm *c, const struct slr_gemm *gemm, struct slr_gemm_split *split)
+static enum slr_reason may_sum(const struct slr_lane *lane, const struct slr_gemm *gemm, struct slr_gemm_split *split)
 {
     enum slr_reason r = slr_gemm_may_sum(gemm, (enum slr_sums)slr_get(SLR_S_SPLIT_K));
     split->needs_all = r != SLR_R_FUSED;
     if (split->needs_all)
         return r;
-    split->head = flop_beside(c) / slr_parts_flop(gemm) * (double)gemm->k;
-    return slr_parts_several(slr_parts_of(&c->pending->gather.plan, split, c->rank, c->nranks, split->pace))
+    split->head = flop_beside(lane) / slr_parts_flop(gemm) * (double)gemm->k;
+    return slr_parts_several(
+               slr_parts_of(&lane->pending->gather.plan, split, lane->ring.rank, lane->ring.nranks, split->pace))
                ? SLR_R_FUSED
                : SLR_R_JOIN_SUM_SHORT;
 }
 
 /* Whether there is more than one part: where they can begin is restricted. */
-static bool has_parts(const struct slr_comm *c, const struct slr_gemm_split *split)
+static bool has_parts(const struct slr_lane *lane, const struct slr_gemm_split *split)
 {
-    return split->quantum <= 1 ||
-           slr_parts_several(slr_parts_of(&c->pending->gather.plan, split, c->rank, c->nranks, split->pace));
+    return split->quantum <= 1 || slr_parts_several(slr_parts_of(&lane->pending->gather.plan, split, lane->ring.rank,
+                                                                 lane->ring.nranks, split->pace));
 }
 
 /* How the GEMM splits. *overwrites: it does, but for that it writes where the application has, or had, the shard that
  * this rank sends. */
-static enum slr_reason find_split(const struct slr_comm *c, const struct slr_gemm *gemm, struct slr_gemm_split *split,
-                                  bool *overwrites)
+static enum slr_reason find_split(const struct slr_lane *lane, const struct slr_gemm *gemm,
+                                  struct slr_gemm_split *split, bool *overwrites)
 {
-    enum slr_reason r = slr_gemm_split_find(gemm, &c->pending->gather, c->nranks, split);
+    enum slr_reason r = slr_gemm_split_find(gemm, &lane->pending->gather, lane->ring.nranks, split);
     if (r != SLR_R_JOIN_OVERLAP)
         return r;
-    struct slr_gather moved = c->pending->gather;
-    moved.send = slr_gather_own(&moved, c->rank);
+    struct slr_gather moved = lane->pending->gather;
+    moved.send = slr_gather_own(&moved, lane->ring.rank);
     moved.vacated = 0;
-    r = slr_gemm_split_find(gemm, &moved, c->nranks, split);
+    r = slr_gemm_split_find(gemm, &moved, lane->ring.nranks, split);
     *overwrites = r == SLR_R_FUSED;
     return r;
 }
 
 /* Settings first, as they cost nothing; then the shape. SLR_R_FUSED, or why the GEMM runs whole. */
-static enum slr_reason may_cut(const struct slr_comm *c, struct slr_gemm *gemm, struct slr_gemm_split *split,
+static enum slr_reason may_cut(const struct slr_lane *lane, struct slr_gemm *gemm, struct slr_gemm_split *split,
                                bool *overwrites)
 {
     if (!slr_get(SLR_S_FUSE))
@@ -159,33 +159,33 @@ static enum slr_reason may_cut(const struct slr_comm *c, struct slr_gemm *gemm, 
         return SLR_R_JOIN_REGION;
     enum slr_reason r = slr_gemm_describe(gemm);
     if (r == SLR_R_FUSED)
-        r = find_split(c, gemm, split, overwrites);
+        r = find_split(lane, gemm, split, overwrites);
     if (r == SLR_R_JOIN_ATTRIBUTE || r == SLR_R_JOIN_EPILOGUE)
         gemm->attribute = gemm->attribute ? gemm->attribute : split->attribute;
     if (r != SLR_R_FUSED)
         return r;
-    split->parts = slr_get(SLR_S_PARTS) ? (uint32_t)slr_get(SLR_S_PARTS) : slr_trials_parts(c, gemm, split->on_a);
+    split->parts = slr_get(SLR_S_PARTS) ? (uint32_t)slr_get(SLR_S_PARTS) : lane->kind->parts(lane, gemm, split->on_a);
     if (split->parts == 1)
         return SLR_R_JOIN_WHOLE;
     /* How fast the GEMM consumes the gathered operand decides how finely it is cut. */
     split->pace = slr_parts_pace(slr_gemm_split_elem(split), split->other, (double)slr_get(SLR_S_FLOP_PER_BYTE));
     if (split->sums)
-        return may_sum(c, gemm, split);
-    return has_parts(c, split) ? SLR_R_FUSED : SLR_R_JOIN_SHAPE;
+        return may_sum(lane, gemm, split);
+    return has_parts(lane, split) ? SLR_R_FUSED : SLR_R_JOIN_SHAPE;
 }
 
-static enum slr_reason may_fuse(struct slr_comm *c, struct slr_gemm *gemm, const struct slr_holder *h,
+static enum slr_reason may_fuse(struct slr_lane *lane, struct slr_gemm *gemm, const struct slr_holder *h,
                                 struct slr_gemm_split *split)
 {
     bool overwrites = false;
-    const enum slr_reason r = may_cut(c, gemm, split, &overwrites);
-    if (r == SLR_R_FUSED && h->aside && !slr_gemms_apart(&c->pending->aside, gemm))
+    const enum slr_reason r = may_cut(lane, gemm, split, &overwrites);
+    if (r == SLR_R_FUSED && h->aside && !slr_gemms_apart(&lane->pending->aside, gemm))
         return SLR_R_JOIN_OVERLAP;
     if (r != SLR_R_FUSED || !overwrites)
         return r;
     /* The next one with these buffers sends its shard from elsewhere; this one may do so already. */
-    slr_expect_overwritten(c);
-    return c->pending->gather.vacated ? SLR_R_FUSED : SLR_R_JOIN_OVERLAP;
+    lane->kind->fusing(lane, SLR_FUSING_OVERWRITES, h->stream);
+    return lane->pending->gather.vacated ? SLR_R_FUSED : SLR_R_JOIN_OVERLAP;
 }
 
 /* The gathered operand, and its op. */
@@ -212,20 +212,20 @@ static const char *api_name(enum slr_gemm_api api)
     return names[api];
 }
 
-static void log_fused(const struct slr_comm *c, const struct slr_gemm *gemm, const struct slr_gemm_split *s,
+static void log_fused(const struct slr_lane *lane, const struct slr_gemm *gemm, const struct slr_gemm_split *s,
                       unsigned parts, const struct slr_holder *h)
 {
-    const bool moved = c->pending->gather.vacated;
+    const bool moved = lane->pending->gather.vacated;
     uint64_t kind = (uint64_t)s->on_a | (uint64_t)h->origin << 1 | 4 | (uint64_t)s->sums << 3 | (uint64_t)moved << 4 |
                     (uint64_t)h->aside << 5 | (uint64_t)gemm->api << 8;
-    uint64_t key =
-        slr_mix(slr_mix((uint64_t)gemm->m << 32 ^ (uint64_t)gemm->n, (uint64_t)gemm->k), slr_comm_id(c) ^ kind);
+    uint64_t key = slr_mix(slr_mix((uint64_t)gemm->m << 32 ^ (uint64_t)gemm->n, (uint64_t)gemm->k),
+                           slr_comm_id(lane->comm) ^ kind);
     if (slr_log_enabled(SLR_LOG_INFO) && slr_log_first(key))
         slr_log(SLR_LOG_INFO, "fused",
                 "comm=%s crank=%d form=%s m=%lld n=%lld k=%lld shard=%zu parts=%u api=%s via=%s moved=%d aside=%d",
-                c->name, c->rank, form_name(s), (long long)gemm->m, (long long)gemm->n, (long long)gemm->k,
-                c->pending->gather.plan.shard, parts, api_name(gemm->api), h->origin ? "stream" : "event", (int)moved,
-                (int)h->aside);
+                lane->comm->name, lane->ring.rank, form_name(s), (long long)gemm->m, (long long)gemm->n,
+                (long long)gemm->k, lane->pending->gather.plan.shard, parts, api_name(gemm->api),
+                h->origin ? "stream" : "event", (int)moved, (int)h->aside);
 }
 
 /* The stream that the GEMM is to run on. */
@@ -246,81 +246,80 @@ static CUstream stream_of(const struct slr_gemm *gemm)
  * host has seen the end, by a query, or by waiting for the context while another one was current. And a
  * GEMM that runs aside may write there as soon as the gather is over. Who
  * asks meanwhile sets `shown`, and then looks at `read` (pending_query.c). */
-static bool send_stays(const struct slr_comm *c, const struct slr_holder *h)
+static bool send_stays(const struct slr_lane *lane, const struct slr_holder *h)
 {
-    return h->origin && !h->aside && !c->ring.carrying && !c->order->several && !atomic_load(&c->pending->shown);
+    return h->origin && !h->aside && !lane->ring.carrying && !lane->order->several &&
+           !atomic_load(&lane->pending->shown);
 }
 
 /* `h`: the GEMM's stream. Returns true when the GEMM has been done and *result is what the application gets. */
-static bool fuse(struct slr_comm *c, const struct slr_gemm *gemm, const struct slr_holder *h,
+static bool fuse(struct slr_lane *lane, const struct slr_gemm *gemm, const struct slr_holder *h,
                  const struct slr_gemm_split *split, cublasStatus_t *result)
 {
     const CUstream stream = h->stream;
     unsigned parts = 0;
-    struct slr_gather here = c->pending->gather;
+    struct slr_gather here = lane->pending->gather;
     here.stream = stream; /* of the GEMM, to which an event may have carried the gather */
-    atomic_store(&c->pending->read, true);
-    here.send_stays = send_stays(c, h);
-    bool nvtx = slr_nvtx_begin("fused GEMM", form_name(split), here.plan.shard * (uint64_t)c->nranks);
-    *result = slr_gemm_fused(&c->ring, &here, gemm, split, &parts);
-    atomic_store(&c->pending->read, false);
+    atomic_store(&lane->pending->read, true);
+    here.send_stays = send_stays(lane, h);
+    bool nvtx = slr_nvtx_begin("fused GEMM", form_name(split), here.plan.shard * (uint64_t)lane->ring.nranks);
+    *result = slr_gemm_fused(&lane->ring, &here, gemm, split, &parts);
+    atomic_store(&lane->pending->read, false);
     slr_nvtx_end(nvtx);
     if (parts == 0) { /* cuBLAS did not take the first part; it may take the whole */
-        slr_expect_refused(c);
+        lane->kind->fusing(lane, SLR_FUSING_REFUSED, stream);
         return false;
     }
     if (parts == SLR_GEMM_REDONE) {
         /* A later part failed and all was done again behind a join of the GEMM's stream; other
          * holders are joined here. */
-        slr_pending_join(c, SLR_R_JOIN_PART, "GEMM");
+        slr_pending_join(lane, SLR_R_JOIN_PART, "GEMM");
         return true;
     }
     slr_count(SLR_R_FUSED);
-    slr_expect_consumed(c, c->ring.early);
-    SLR_WATCH(joined, c, SLR_R_FUSED);
+    lane->kind->fusing(lane, SLR_FUSING_DONE, stream);
+    SLR_WATCH(joined, lane, SLR_R_FUSED);
     atomic_fetch_add(&slr_counters.gemms_chunks, parts);
-    log_fused(c, gemm, split, parts, h);
-    if (h->aside && slr_gemm_aside_join(&c->ring, stream) != SLR_OK)
+    log_fused(lane, gemm, split, parts, h);
+    if (h->aside && slr_gemm_aside_join(&lane->ring, stream) != SLR_OK)
         *result = CUBLAS_STATUS_EXECUTION_FAILED;
-    if (c->records)
-        slr_recorded_in_parts(slr_graph_recorded(stream), c);
-    slr_pending_consumed(c, stream);
+    slr_pending_consumed(lane, stream);
     return true;
 }
 
 /* The GEMM needs all that is gathered at once. Behind it on its stream there may be one that does not, such as the gradient
  * of the input behind that of the weight: it must not wait with this one. Returns true when the GEMM has been enqueued
  * aside, and *result is what the application gets. */
-static bool run_aside(struct slr_comm *c, const struct slr_gemm *gemm, CUstream stream, cublasStatus_t *result)
+static bool run_aside(struct slr_lane *lane, const struct slr_gemm *gemm, CUstream stream, cublasStatus_t *result)
 {
-    if (c->records || slr_pending_has_aside(c) || slr_shared_enter(&c->shared) != SLR_OK)
+    if (!lane->kind->runs || slr_pending_has_aside(lane) || slr_shared_enter(&lane->comm->shared) != SLR_OK)
         return false;
-    const bool done = slr_gemm_aside(&c->ring, gemm, stream, result);
+    const bool done = slr_gemm_aside(&lane->ring, gemm, stream, result);
     slr_shared_leave();
     if (done)
-        slr_pending_aside(c, stream, gemm);
+        slr_pending_aside(lane, stream, gemm);
     return done;
 }
 
-/* Under the lock of `c`. What was joined meanwhile can have ended it. Returns true when the GEMM
+/* Under the lane's lock. What was joined meanwhile can have ended it. Returns true when the GEMM
  * has been done, *aside: by the ring; else *why says why not. */
-static bool consume(struct slr_comm *c, struct slr_gemm *gemm, CUstream stream, enum slr_reason *why, bool *aside,
+static bool consume(struct slr_lane *lane, struct slr_gemm *gemm, CUstream stream, enum slr_reason *why, bool *aside,
                     cublasStatus_t *result)
 {
     struct slr_gemm_split split = {.quantum = 1};
-    const struct slr_holder *h = slr_pending_holder(c, stream);
+    const struct slr_holder *h = slr_pending_holder(lane, stream);
     if (!h)
         return false;
-    *why = may_fuse(c, gemm, h, &split);
+    *why = may_fuse(lane, gemm, h, &split);
     if (*why != SLR_R_FUSED)
-        return *aside = split.needs_all && run_aside(c, gemm, stream, result);
+        return *aside = split.needs_all && run_aside(lane, gemm, stream, result);
     *why = SLR_R_JOIN_PART;
-    return fuse(c, gemm, h, &split, result);
+    return fuse(lane, gemm, h, &split, result);
 }
 
-static bool apart(const struct slr_comm *c, const void *gemm)
+static bool apart(const struct slr_lane *lane, const void *gemm)
 {
-    return slr_gemm_apart(gemm, &c->pending->gather, c->nranks);
+    return slr_gemm_apart(gemm, &lane->pending->gather, lane->ring.nranks);
 }
 
 /* The GEMM is an operation on its stream like any other, but for the gather that it may consume,
@@ -337,9 +336,9 @@ static void join_others(struct slr_operation *op, struct slr_gemm *gemm)
     slr_pending_join_observed(op);
 }
 
-static bool meddles(struct slr_comm *c, void *gemm)
+static bool meddles(struct slr_lane *lane, void *gemm)
 {
-    return !apart(c, gemm);
+    return !apart(lane, gemm);
 }
 
 /* Its output may be sent in parts: no pending gather writes there. The GEMM's stream need not hold that one; the
@@ -348,9 +347,9 @@ static bool may_produce(struct slr_gemm *gemm)
 {
     if (slr_gemm_describe(gemm) != SLR_R_FUSED)
         return false;
-    struct slr_comm *c = slr_pending_find(meddles, gemm);
-    slr_comm_put(c);
-    return !c;
+    struct slr_lane *lane = slr_pending_find(meddles, gemm);
+    slr_lane_put(lane);
+    return !lane;
 }
 
 cublasStatus_t slr_gemm_call(struct slr_gemm *gemm)
@@ -365,15 +364,15 @@ cublasStatus_t slr_gemm_call(struct slr_gemm *gemm)
     slr_real.cuCtxGetCurrent(&x.ctx);
     const unsigned entry = slr_in_call_enter(x.ctx, NULL); /* before the lock: whoever has it may hang in cuBLAS */
     const unsigned watch = atomic_load_explicit(&slr_gemm_watch, memory_order_relaxed);
-    struct slr_comm *c = slr_pending_find(could_consume, &x);
+    struct slr_lane *lane = slr_pending_find(could_consume, &x);
     struct slr_operation op = {
-        .stream = x.stream, .of = c, .why = c ? SLR_R_JOIN_OTHER_OP : why, .who = "GEMM", .gemm = gemm};
+        .stream = x.stream, .of = lane, .why = lane ? SLR_R_JOIN_OTHER_OP : why, .who = "GEMM", .gemm = gemm};
     join_others(&op, gemm);
-    if (c) {
-        slr_comm_lock(c);
-        done = consume(c, gemm, x.stream, &why, &aside, &result);
-        slr_comm_unlock(c);
-        slr_comm_put(c);
+    if (lane) {
+        slr_lane_lock(lane);
+        done = consume(lane, gemm, x.stream, &why, &aside, &result);
+        slr_lane_unlock(lane);
+        slr_lane_put(lane);
     }
     if (!done) {
         op.of = NULL;
@@ -381,7 +380,7 @@ cublasStatus_t slr_gemm_call(struct slr_gemm *gemm)
         op.attribute = why == SLR_R_JOIN_ATTRIBUTE || why == SLR_R_JOIN_EPILOGUE ? gemm->attribute : NULL;
         slr_pending_join_observed(&op);
         /* One that was to consume a gather stays whole for the reason that was found. */
-        produced = !c && (watch & SLR_GEMM_WATCH_PRODUCTS) && may_produce(gemm) &&
+        produced = !lane && (watch & SLR_GEMM_WATCH_PRODUCTS) && may_produce(gemm) &&
                    slr_produce_gemm(gemm, x.stream, x.ctx, &result);
         if (!produced)
             result = slr_gemm_whole(gemm);
@@ -390,7 +389,7 @@ cublasStatus_t slr_gemm_call(struct slr_gemm *gemm)
         slr_product_operation(x.ctx);
     note_beside(gemm, x.ctx);
     if (watch & SLR_GEMM_WATCH_TRIALS)
-        slr_trials_gemm(gemm, x.stream, aside ? c : NULL);
+        slr_trials_gemm(gemm, x.stream, aside ? lane->comm : NULL);
     if (!gemm->lt)
         slr_workspace_leave(gemm->handle);
     slr_guard--;

@@ -7,6 +7,7 @@
 #include "base/settings.h"
 #include "base/status.h"
 #include "cache/blocks.h"
+#include "plugin/comm/call.h"
 #include "plugin/comm/watch.h"
 #include "plugin/memory/exports.h"
 #include "plugin/pending/order.h"
@@ -18,16 +19,16 @@
 
 /* The communicator's ring for this thread: its context current, its lock held. The context first:
  * it can fail, and then there is no lock to give back. */
-static enum slr_status ring_enter(struct slr_comm *c)
+static enum slr_status ring_enter(struct slr_lane *lane)
 {
-    SLR_TRY(slr_shared_work_begin(&c->shared));
-    slr_comm_lock(c);
+    SLR_TRY(slr_shared_work_begin(&lane->comm->shared));
+    slr_lane_lock(lane);
     return SLR_OK;
 }
 
-static void ring_leave(struct slr_comm *c)
+static void ring_leave(struct slr_lane *lane)
 {
-    slr_comm_unlock(c);
+    slr_lane_unlock(lane);
     slr_shared_work_end();
 }
 
@@ -39,14 +40,14 @@ static ncclResult_t outcome(struct slr_comm *c, enum slr_status s, const char *f
     return slr_comm_answer(c);
 }
 
-static enum slr_status enter_in_order(struct slr_comm *c, CUstream stream)
+static enum slr_status enter_in_order(struct slr_lane *lane, CUstream stream)
 {
-    SLR_TRY(ring_enter(c));
+    SLR_TRY(ring_enter(lane));
     CUstream name = slr_stream_name(stream, false);
-    enum slr_status s = slr_order_before_gather(c, name);
+    enum slr_status s = slr_order_before_gather(lane, name);
     if (s == SLR_OK)
-        s = slr_ring_entry(&c->ring, stream, slr_order_behind_gather(c, name));
-    ring_leave(c);
+        s = slr_ring_entry(&lane->ring, stream, slr_order_behind_gather(lane, name));
+    ring_leave(lane);
     return s;
 }
 
@@ -57,25 +58,25 @@ ncclResult_t slr_gather_entry(struct slr_comm *c, CUstream stream)
     slr_product_operation(c->shared.ctx);
     /* What this call sends may be what an earlier one on the stream is still gathering. */
     slr_pending_join_stream(stream, SLR_R_JOIN_NEXT_GATHER, "ncclAllGather");
-    return outcome(c, enter_in_order(c, stream), "the ring could not be ordered after the application's stream");
+    return outcome(c, enter_in_order(c->lane, stream), "the ring could not be ordered after the application's stream");
 }
 
 ncclResult_t slr_gather_wait_entries(struct slr_comm *c, CUstream stream)
 {
-    enum slr_status s = ring_enter(c);
+    enum slr_status s = ring_enter(c->lane);
     if (s == SLR_OK) {
-        s = slr_ring_wait_entries(&c->ring, stream);
-        ring_leave(c);
+        s = slr_ring_wait_entries(&c->lane->ring, stream);
+        ring_leave(c->lane);
     }
     return outcome(c, s, "the streams of a group could not be ordered");
 }
 
 ncclResult_t slr_gather_wait_stream(struct slr_comm *c, CUstream from, CUstream to)
 {
-    enum slr_status s = ring_enter(c);
+    enum slr_status s = ring_enter(c->lane);
     if (s == SLR_OK) {
-        s = slr_ring_wait_stream(&c->ring, from, to);
-        ring_leave(c);
+        s = slr_ring_wait_stream(&c->lane->ring, from, to);
+        ring_leave(c->lane);
     }
     return outcome(c, s, "the streams of a group could not be ordered");
 }
@@ -102,7 +103,7 @@ static bool nameable(const struct slr_call *call, const struct slr_place *recv)
 static enum slr_status run_ring(const struct slr_call *call, const struct slr_place *send, const struct slr_place *recv,
                                 struct slr_gather *g, struct slr_route *route)
 {
-    struct slr_ring *ring = &call->comm->ring;
+    struct slr_ring *ring = &call->comm->lane->ring;
     slr_transfer_owner(call, send, route);
     slr_expect_begin(call, send);
     SLR_TRY(slr_ring_begin(ring, g)); /* what this rank gives */
@@ -111,13 +112,13 @@ static enum slr_status run_ring(const struct slr_call *call, const struct slr_pl
 }
 
 /* Made anew only when it may be another than the latest. */
-static struct slr_plan plan_of(struct slr_comm *c, size_t shard)
+static struct slr_plan plan_of(const struct slr_lane *lane, size_t shard)
 {
-    struct slr_pending *p = c->pending;
-    if (p->gather.plan.shard == shard && p->slot == c->ring.slot)
+    struct slr_pending *p = lane->pending;
+    if (p->gather.plan.shard == shard && p->slot == lane->ring.slot)
         return p->gather.plan;
-    p->slot = c->ring.slot;
-    return slr_plan_make(shard, c->nranks, c->ring.slot, (uint32_t)slr_get(SLR_S_CHUNKS));
+    p->slot = lane->ring.slot;
+    return slr_plan_make(shard, lane->ring.nranks, lane->ring.slot, (uint32_t)slr_get(SLR_S_CHUNKS));
 }
 
 /* Under the communicator's lock. The decision has been made: whatever fails here fails the
@@ -127,6 +128,7 @@ static enum slr_status enqueue(const struct slr_call *call, const struct slr_cal
                                const struct slr_place *recv, enum slr_wanted wanted)
 {
     struct slr_comm *c = call->comm;
+    struct slr_lane *lane = c->lane;
     struct slr_route route[SLR_MAX_RANKS];
     memset(route, 0, (size_t)c->nranks * sizeof route[0]);
     struct slr_gather g = {.send = (CUdeviceptr)(uintptr_t)as->send,
@@ -135,17 +137,17 @@ static enum slr_status enqueue(const struct slr_call *call, const struct slr_cal
                            .stream = call->stream,
                            .wanted = wanted,
                            .route = route};
-    g.plan = plan_of(c, call->shard);
+    g.plan = plan_of(lane, call->shard);
     enum slr_status s = run_ring(as, send, recv, &g, route);
     if (s == SLR_OK)
-        s = slr_order_after_gather(c, slr_stream_name(call->stream, false));
+        s = slr_order_after_gather(lane, slr_stream_name(call->stream, false));
     slr_exports_end(c, call->number);
     slr_gather_count_routes(c, route);
     const struct slr_watched w = {
-        .status = s, .end = c->ring.tail, .pieces = g.plan.pieces, .chunks = g.plan.chunks, .route = route};
+        .status = s, .end = lane->ring.tail, .pieces = g.plan.pieces, .chunks = g.plan.chunks, .route = route};
     SLR_WATCH(enqueued, call, &w);
     g.route = NULL; /* it is on this function's stack */
-    c->pending->gather = g;
+    lane->pending->gather = g;
     return s;
 }
 
@@ -195,33 +197,34 @@ static void met(struct slr_comm *c, const struct slr_place *at, const void *p, s
 ncclResult_t slr_gather_ring(const struct slr_call *call, bool defer, enum slr_reason why)
 {
     struct slr_comm *c = call->comm;
+    struct slr_lane *lane = c->lane;
     if (slr_comm_answer(c) != ncclSuccess)
         return slr_comm_answer(c);
     slr_reach_look();
     /* Outside of the lock, as the lookup needs nothing of the communicator. */
     struct slr_place send = slr_block_find((CUdeviceptr)(uintptr_t)call->send);
     struct slr_place recv = slr_block_find((CUdeviceptr)(uintptr_t)call->recv);
-    slr_comm_lock(c);
+    slr_lane_lock(lane);
     /* The ring has one set of events, which the next gather records again. */
-    slr_pending_join(c, SLR_R_JOIN_NEXT_GATHER, "ncclAllGather");
+    slr_pending_join(lane, SLR_R_JOIN_NEXT_GATHER, "ncclAllGather");
     enum slr_status s = enqueue_as_expected(call, &send, &recv);
     if (s == SLR_OK) {
         met(c, &send, call->send, call->shard);
         /* An unknown receive buffer matters only where peers may write into it. */
         if (c->put || recv.generation)
             met(c, &recv, call->recv, call->shard * (size_t)c->nranks);
-        slr_pending_add(c);
+        slr_pending_add(lane);
         const bool bypassed = slr_reach_doubtful();
         /* Another thread could not join a per-thread default stream, so that is not left open. */
         if (call->verify || !defer || bypassed || call->stream == CU_STREAM_PER_THREAD)
-            slr_pending_join(c,
+            slr_pending_join(lane,
                              call->verify ? SLR_R_JOIN_VERIFY
                              : !defer     ? why
                              : bypassed   ? SLR_R_JOIN_BYPASSED
                                           : SLR_R_JOIN_PER_THREAD,
                              "ncclAllGather");
     }
-    slr_comm_unlock(c);
+    slr_lane_unlock(lane);
     ncclResult_t r = outcome(c, s, "the gather could not be enqueued");
     /* A peer that has failed meanwhile may have published what it does not keep. */
     slr_comm_look_failed(c);

@@ -8,7 +8,13 @@
 #ifndef SLR_PLUGIN_GATHER_GATHER_H
 #define SLR_PLUGIN_GATHER_GATHER_H
 
-#include "plugin/comm/call.h"
+#include <stdbool.h>
+#include "base/real.h"
+#include "base/reason.h"
+
+struct slr_call;
+struct slr_comm;
+struct slr_route;
 
 /* Counts how a moved call's shards go. */
 void slr_gather_count_routes(const struct slr_comm *c, const struct slr_route *route);

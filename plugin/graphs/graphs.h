@@ -81,4 +81,9 @@ struct slr_graph_holds {
 };
 struct slr_comm *slr_graph_next_comm(CUgraphExec exec, struct slr_graph_holds *is);
 
+/* Virtual memory that stands in for a peer's while a gather is captured, as the kind of memory that a copy
+ * in a graph names can not change (kernels/ring_record.h). It stays until the communicator's end, with
+ * the graphs that name it: here it does, with the context current; else only the host's memory is freed. */
+void slr_stand_ins_close(struct slr_comm *c, bool with_context);
+
 #endif

@@ -1,4 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "plugin/comm/comm.h"
+#include "plugin/comm/lane.h"
+#include "plugin/graphs/graphs.h"
 #include "plugin/graphs/recorded.h"
 
 #include <stdlib.h>
@@ -122,33 +125,24 @@ static uint64_t reserve(struct slr_comm *c, const void *p, size_t bytes)
     return place.generation;
 }
 
-/* Such ranks can only share virtual memory (cache/staging.h). */
-static bool in_one_process(const struct slr_comm *c)
-{
-    const struct slr_post *post = c->shared.control->post;
-    for (int r = 0; r < c->nranks; r++)
-        for (int q = 0; q < r; q++)
-            if (post[q].pid == post[r].pid)
-                return true;
-    return false;
-}
-
 static void find_stand_ins(struct slr_comm *c, const struct slr_recorded_gather *g, struct slr_stand_ins *stand_ins)
 {
-    const bool wanted = in_one_process(c) || slr_export_virtual(g->block[0]) || slr_export_virtual(g->block[1]);
-    *stand_ins = (struct slr_stand_ins){.bytes = c->ring.slot};
-    slr_comm_lock(c);
+    /* Ranks of one process can only share virtual memory (cache/staging.h). */
+    const bool wanted =
+        slr_shared_any_in_one_process(&c->shared) || slr_export_virtual(g->block[0]) || slr_export_virtual(g->block[1]);
+    *stand_ins = (struct slr_stand_ins){.bytes = c->lane->ring.slot};
+    slr_lane_lock(c->lane);
     for (int r = 0; r < c->nranks; r++) {
         size_t bytes = 0;
         if (r == c->rank)
             continue;
         if (!slr_shared_same_process(&c->shared, r))
-            stand_ins->at[SLR_MEMORY_PLAIN][r] = c->ring.slots[r];
+            stand_ins->at[SLR_MEMORY_PLAIN][r] = c->lane->ring.slots[r];
         stand_ins->at[SLR_MEMORY_VIRTUAL][r] = stand_in(c, r, wanted, &bytes);
         if (bytes && bytes < stand_ins->bytes)
             stand_ins->bytes = bytes;
     }
-    slr_comm_unlock(c);
+    slr_lane_unlock(c->lane);
 }
 
 enum slr_status slr_record_memory_find(struct slr_comm *c, struct slr_recorded_gather *g,

@@ -26,9 +26,9 @@
 
 #include "kernels/ring_record.h"
 #include "plugin/comm/key.h"
-#include "plugin/graphs/graphs.h"
 #include "plugin/timeline/timeline.h"
-#include "plugin/comm/comm.h"
+
+struct slr_comm;
 
 struct slr_recorded_gather {
     struct slr_label comm;
@@ -88,10 +88,5 @@ void slr_recorded_put(struct slr_graph_page *page);
 enum slr_status slr_record_memory_find(struct slr_comm *c, struct slr_recorded_gather *g,
                                        struct slr_stand_ins *stand_ins);
 void slr_record_memory_release(struct slr_comm *c, struct slr_recorded_gather *g);
-
-/* Virtual memory that stands in for a peer's while a gather is captured, as the kind of memory that a copy
- * in a graph names can not change (kernels/ring_record.h). It stays until the communicator's end, with
- * the graphs that name it: here it does, with the context current; else only the host's memory is freed. */
-void slr_stand_ins_close(struct slr_comm *c, bool with_context);
 
 #endif

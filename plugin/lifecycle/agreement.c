@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The agreement: what each rank posts, compares and decides. */
+#include "plugin/comm/comm.h"
+#include "plugin/lifecycle/init.h"
 #include "plugin/lifecycle/lifecycle.h"
 
 #include <stdio.h>
@@ -13,17 +15,11 @@
 #include "base/status.h"
 #include "base/log.h"
 #include "base/nvtx.h"
-#include "cache/blocks.h"
 #include "plugin/connect/connect.h"
 #include "plugin/bootstrap/oob.h"
-#include "plugin/memory/exports.h"
-#include "plugin/pending/order.h"
-#include "plugin/pending/pending_state.h"
 #include "plugin/callers/callers.h"
-#include "plugin/comm/watch.h"
-#include "plugin/places/places.h"
+#include "plugin/comm/control.h"
 #include "plugin/profiler/profile.h"
-#include "plugin/timeline/timeline.h"
 #include "plugin/transfer/transfer.h"
 #include "plugin/trials/trials.h"
 #include "plugin/lifecycle/lifecycle_impl.h"
@@ -68,22 +64,6 @@ static enum slr_reason map_control(struct slr_init *init, int fd)
     return SLR_R_RING;
 }
 
-/* NCCL has made the context; nothing is put into it before the first gather (connect.h). */
-static enum slr_reason know_device(struct slr_comm *c)
-{
-    struct slr_shared *s = &c->shared;
-    int dev = 0;
-    if (slr_real.ncclCommCuDevice(c->nccl, &dev) != ncclSuccess || SLR_CU(cuDeviceGet, &s->device, dev) != SLR_OK ||
-        SLR_CU(cuDevicePrimaryCtxRetain, &s->ctx, s->device) != SLR_OK)
-        return SLR_R_DRIVER_CALL;
-    s->resets = slr_device_resets(s->device);
-    c->ring.ctx = s->ctx;
-    c->ring.rank = c->rank;
-    c->ring.nranks = c->nranks;
-    c->ring.flags = (char *)s->control + slr_control_flags_at(c->nranks);
-    return SLR_R_RING;
-}
-
 /* How NCCL reads these two variables: peer-to-peer is to be left alone on this machine. Its other
  * levels say between which devices NCCL may use it; they are NCCL's own choice, and not about
  * whether it works. Level 0 is the old name of LOC. */
@@ -123,7 +103,7 @@ static void step_post(struct slr_init *init, int fd)
     }
     struct slr_post *post = &c->shared.control->post[c->rank];
     post->tune = slr_tune_word(init);
-    r = know_device(c);
+    r = slr_comm_know_device(c, (char *)c->shared.control + slr_control_flags_at(c->nranks));
     if (r == SLR_R_RING)
         fill_post(c, post);
     if (r != SLR_R_RING)
@@ -234,25 +214,11 @@ static void step_commit(struct slr_init *init, uint64_t deadline)
             atomic_compare_exchange_strong(&c->shared.control->decision, &word, SLR_COMMIT) ? SLR_COMMIT : word;
 }
 
-/* A communicator with its parts: one piece of memory, which slr_comm_dispose frees. */
-struct whole {
-    struct slr_comm comm; /* first */
-    struct slr_exports exports;
-    struct slr_link link;
-    struct slr_order order;
-    struct slr_pending pending;
-};
-
 static struct slr_comm *new_comm(struct slr_init *init)
 {
-    struct whole *w = calloc(1, sizeof *w);
-    struct slr_comm *c = &w->comm;
-    if (!w)
+    struct slr_comm *c = slr_comm_new();
+    if (!c)
         return NULL;
-    c->exports = &w->exports;
-    c->link = &w->link;
-    c->order = &w->order;
-    c->pending = &w->pending;
     c->nccl = *init->out;
     c->key = init->key;
     c->id = slr_key_public(&init->key);
@@ -264,10 +230,6 @@ static struct slr_comm *new_comm(struct slr_init *init)
     slr_real.ncclCommCount(c->nccl, &c->nranks);
     c->shared.rank = c->rank;
     c->shared.nranks = c->nranks;
-    pthread_mutex_init(&c->lock, NULL);
-    pthread_mutex_init(&c->exports->lock, NULL);
-    pthread_mutex_init(&c->exports->mapping, NULL);
-    pthread_mutex_init(&c->link->lock, NULL);
     if (c->rank >= 0)
         slr_log_set_rank(c->rank);
     slr_about_log();
@@ -351,23 +313,11 @@ static void bootstrap_all(struct slr_init *list, uint64_t deadline)
     }
 }
 
-static void watch(void)
-{
-    if (slr_places_shown())
-        slr_watch(&slr_places_watcher);
-    slr_watch(&slr_trials_watcher);
-    if (slr_get(SLR_S_TRACE))
-        slr_watch(&slr_timeline_watcher);
-    if (slr_get(SLR_S_PROFILE))
-        slr_watch(&slr_profile_watcher);
-}
-
 void slr_inits_finish(struct slr_init *list)
 {
     uint64_t deadline = slr_now_ms() + slr_get(SLR_S_AGREE_TIMEOUT);
     if (list && !slr_callers_tool())
         slr_nvtx_open();
-    watch();
     for (struct slr_init *init = list; init; init = init->next) {
         init->comm = new_comm(init);
         if (init->comm)

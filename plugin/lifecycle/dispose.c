@@ -5,12 +5,13 @@
 #include "base/wait.h"
 #include "base/log.h"
 #include "plugin/comm/comm.h"
+#include "plugin/comm/lane.h"
 #include "plugin/connect/connect.h"
-#include "plugin/graphs/recorded.h"
+#include "plugin/graphs/graphs.h"
 #include "plugin/transfer/expect.h"
 #include "plugin/pending/order.h"
 #include "plugin/record/record.h"
-#include "plugin/pending/pending_state.h"
+#include "plugin/pending/pending.h"
 #include "plugin/memory/exports.h"
 #include "plugin/places/places.h"
 #include "plugin/produce/produce.h"
@@ -55,10 +56,10 @@ void slr_comm_orphan(struct slr_comm *c, bool drained)
 /* A thread that was in a call when it was aborted may still be there, with the lock. */
 static bool dispose_orphan(struct slr_comm *c)
 {
-    if (!slr_comm_idle(c) || !slr_comm_trylock(c))
+    if (!slr_comm_idle(c) || !slr_lane_trylock(c->lane))
         return false;
-    slr_pending_join(c, SLR_R_JOIN_DESTROY, "ncclCommAbort");
-    slr_comm_unlock(c);
+    slr_pending_join(c->lane, SLR_R_JOIN_DESTROY, "ncclCommAbort");
+    slr_lane_unlock(c->lane);
     if (atomic_load(&c->users) > 0)
         return false;
     slr_comm_dispose(c);
@@ -89,8 +90,8 @@ void slr_comm_dispose(struct slr_comm *c)
     slr_places_dispose(c);
     slr_timeline_dispose(c); /* before the context goes: it holds events of it */
     if (c->shared.ctx && slr_shared_enter(&c->shared) == SLR_OK) {
-        slr_ring_close(&c->ring);
-        slr_order_close(c);
+        slr_ring_close(&c->lane->ring);
+        slr_order_close(c->lane);
         slr_record_close(c);
         slr_produce_close(c, false);
         slr_trials_close(c, false);
@@ -103,7 +104,7 @@ void slr_comm_dispose(struct slr_comm *c)
         slr_exports_close(c); /* its imports are forgotten, none is closed by address */
     }
     /* Last: this says LEFT, after which peers take all imports of this rank for closed. */
-    c->shared.issued = atomic_load(&c->ring.issued);
+    c->shared.issued = atomic_load(&c->lane->ring.issued);
     slr_defer_free(&c->shared);
     slr_stand_ins_close(c, false);
     slr_expect_free(c);

@@ -3,22 +3,16 @@
  * errors. */
 #include <pthread.h>
 #include "base/wait.h"
-#include "base/counters.h"
 #include "base/log.h"
-#include "base/settings.h"
-#include "cache/blocks.h"
-#include "plugin/bootstrap/oob.h"
-#include "plugin/comm/control.h"
+#include "plugin/comm/comm.h"
+#include "plugin/comm/lane.h"
 #include "plugin/connect/connect.h"
 #include "plugin/lifecycle/lifecycle_impl.h"
 #include "plugin/lifecycle/lifecycle.h"
-#include "plugin/memory/exports.h"
 #include "plugin/memory/registration.h"
 #include "plugin/passed/nccl_call.h"
-#include "plugin/pending/pending_state.h"
-#include "plugin/places/places.h"
+#include "plugin/pending/pending.h"
 #include "plugin/produce/product.h"
-#include "plugin/trials/trials.h"
 #include "plugin/tuner/tuner.h"
 #include "plugin/util/process.h"
 
@@ -44,9 +38,9 @@ static struct slr_comm *known(ncclComm_t comm)
 /* Joins its pending gather: what the application enqueues from here on must come after it. */
 static void join_own(struct slr_comm *c, const char *who)
 {
-    slr_comm_lock(c);
-    slr_pending_join(c, SLR_R_JOIN_DESTROY, who);
-    slr_comm_unlock(c);
+    slr_lane_lock(c->lane);
+    slr_pending_join(c->lane, SLR_R_JOIN_DESTROY, who);
+    slr_lane_unlock(c->lane);
 }
 
 /* The lock, within so many milliseconds. Meanwhile the watchdog's work is done here; `release`: and
@@ -54,7 +48,7 @@ static void join_own(struct slr_comm *c, const char *who)
 static bool lock_within(struct slr_comm *c, unsigned ms, bool release)
 {
     uint64_t end = slr_now_ms() + ms;
-    while (!slr_comm_trylock(c)) {
+    while (!slr_lane_trylock(c->lane)) {
         if (slr_now_ms() >= end)
             return false;
         if (release)
@@ -73,8 +67,8 @@ static bool join_for_abort(struct slr_comm *c)
 {
     if (!lock_within(c, ABORT_PEERS_MS, false) && !lock_within(c, ABORT_PEERS_MS / 2, true))
         return false;
-    slr_pending_join(c, SLR_R_JOIN_DESTROY, "ncclCommAbort");
-    slr_comm_unlock(c);
+    slr_pending_join(c->lane, SLR_R_JOIN_DESTROY, "ncclCommAbort");
+    slr_lane_unlock(c->lane);
     return true;
 }
 
@@ -87,14 +81,6 @@ static bool drain_for_abort(struct slr_comm *c)
     return joined && slr_comm_drain(c, now < end ? (unsigned)(end - now) : 1);
 }
 
-/* A peer whose streams may still copy into this rank's memory. */
-static bool may_still_write(const struct slr_comm *c, int peer)
-{
-    const struct slr_post *post = &c->shared.control->post[peer];
-    return peer != c->rank && !c->shared.peer_dead[peer] && atomic_load(&post->state) != SLR_RANK_LEFT &&
-           !atomic_load(&post->drained);
-}
-
 /* A communicator that failed while peers could write into this rank's receive buffers: their
  * released streams may still do so, until they are idle. They notice the failure within a tick; one
  * that hangs is not waited for. */
@@ -103,7 +89,7 @@ static void await_writers(struct slr_comm *c, uint64_t stop)
     if (c->pass != SLR_R_RING || atomic_load(&c->error) == ncclSuccess || !atomic_load(&c->written))
         return;
     for (int r = 0; r < c->nranks && slr_now_ms() < stop; r++)
-        while (may_still_write(c, r) && slr_now_ms() < stop) {
+        while (slr_shared_may_be_written(&c->shared, r) && slr_now_ms() < stop) {
             slr_sleep_ms(1);
             slr_watchdog_look(c);
         }
@@ -203,7 +189,7 @@ ncclResult_t slr_comm_abort(ncclComm_t comm)
         /* First: only then does a look of the watchdog release the receiving part, whose end is
          * waited for. */
         atomic_store(&c->app_informed, true);
-        if (slr_connect_waits(c) || (c->pass == SLR_R_RING && (!slr_ring_complete(&c->ring) || slr_turns_of(c))))
+        if (slr_connect_waits(c) || (c->pass == SLR_R_RING && (!slr_ring_complete(&c->lane->ring) || slr_turns_of(c))))
             slr_comm_fail(c, SLR_PEER, -1, "ncclCommAbort while a gather was in flight");
         slr_revoke_end(c);
         end = slr_now_ms() + ABORT_MS;
@@ -247,50 +233,4 @@ ncclResult_t slr_comm_get_async_error(ncclComm_t comm, ncclResult_t *error)
     slr_comm_put(c);
     slr_guard--;
     return r;
-}
-
-/* ---- the process ---- */
-
-/* Peers may still be copying out of this process's staging memory when it is done itself. They need
- * milliseconds; a peer that does not move for this long is not waited for. */
-#define EXIT_WAIT_MS 3000
-
-void slr_plugin_after_fork_child(void)
-{
-    slr_settings_off(); /* also those of its functions that NCCL calls */
-    slr_oob_after_fork();
-}
-
-static void end_places(struct slr_comm *c, void *ctx)
-{
-    (void)ctx;
-    slr_places_end(c);
-}
-
-/* Of the communicators that the program leaves to the end of the process, as JAX does. */
-static void tell_trials(void)
-{
-    static struct slr_comm *comms[SLR_MANY_COMMS];
-    const int n = slr_comm_hold_all(comms, SLR_MANY_COMMS);
-    for (int i = 0; i < n; i++) {
-        if (slr_comm_trylock(comms[i])) { /* another thread may hold it, in a call that does not come back */
-            slr_trials_tell(comms[i]);
-            slr_comm_unlock(comms[i]);
-        }
-        slr_comm_put(comms[i]);
-    }
-}
-
-void slr_plugin_at_exit(void)
-{
-    if (slr_process_off())
-        return;
-    slr_deferred_before_exit(EXIT_WAIT_MS); /* with the threads still at work: peers ask them for descriptors */
-    slr_threads_stop();
-    slr_tune_keep_end();
-    tell_trials();
-    slr_comm_each(end_places, NULL);
-    slr_counters_log();
-    slr_block_log_stats();
-    slr_closing_say();
 }

@@ -12,9 +12,8 @@
 #define SLR_PLUGIN_LIFECYCLE_LIFECYCLE_H
 
 #include "base/real.h"
-#include "plugin/comm/comm.h"
-#include "plugin/bootstrap/bootstrap.h"
-#include "plugin/profiler/profile.h"
+
+struct slr_init;
 
 ncclResult_t slr_comm_init_rank(ncclComm_t *comm, int nranks, ncclUniqueId id, int rank, ncclConfig_t *config,
                                 bool with_config);
@@ -24,6 +23,9 @@ ncclResult_t slr_comm_init_all(ncclComm_t *comms, int ndev, const int *devlist);
 ncclResult_t slr_comm_split(ncclComm_t comm, int color, int key, ncclComm_t *newcomm, ncclConfig_t *config);
 ncclResult_t slr_comm_shrink(ncclComm_t comm, int *exclude, int count, ncclComm_t *newcomm, ncclConfig_t *config,
                              int flags);
+/* Those that a group has kept (comm/group_record.h), which its real end has made, or has not: `r` is what that answered. */
+void slr_inits_end(struct slr_init *list, ncclResult_t r);
+
 ncclResult_t slr_comm_finalize(ncclComm_t comm);
 ncclResult_t slr_comm_destroy(ncclComm_t comm);
 ncclResult_t slr_comm_abort(ncclComm_t comm);
@@ -38,45 +40,7 @@ void slr_plugin_at_exit(void);
  * The gate is left as well (interpose/gate_table.h), so that no call of the child's gets here. */
 void slr_plugin_after_fork_child(void);
 
-/* Where a communicator is made; writes the lines at the first one. */
-void slr_about_log(void);
-
 /* The driver has been made to have so many hardware queues, `to`, instead of `from`. From any thread. */
 void slr_about_queues(unsigned long from, unsigned long to);
-
-/* The agreement of a new communicator (design rule R2): the ring, for all ranks, or NCCL, for all
- * ranks. docs/protocol.md, 1, has the states, the word that decides, and each bad case.
- *
- *   begin     before the real call: take part in the bootstrap (bootstrap.h)
- *   finish    after it, for every communicator that this thread has just made, in step: bootstrap,
- *             post, judge, commit
- *
- * Nothing of this takes device memory: that comes with the first gather (connect.h). One thread may run
- * several ranks (ncclCommInitAll, groups): each step is taken for all of them before the next begins. */
-
-/* A communicator that is being made: from before the real call to the end of its agreement. */
-struct slr_init {
-    bool begun; /* the bootstrap has begun; false: the communicator passes with `pass` */
-    enum slr_reason pass;
-    struct slr_key key;
-    struct slr_bootstrap bootstrap;
-    ncclComm_t *out; /* where the real call puts the handle */
-    struct slr_comm *comm;
-    uint32_t word;           /* this rank's view of the decision */
-    bool expects;            /* a tuner may be made for it now (tuner_match.c) */
-    struct slr_tuner *tuner; /* a reference, or NULL */
-    struct slr_profile_init profile;
-    struct slr_init *next; /* of the same thread and group */
-};
-
-void slr_init_begin(struct slr_init *init, const struct slr_key *key, ncclComm_t *out);
-
-/* The real call failed or the communicator does not exist: peers see this rank leave. Also after
- * the end. */
-void slr_init_cancel(struct slr_init *init);
-
-/* All inits of the list have their real communicator; agrees and registers each. Blocks at most
- * SLIPRING_AGREE_TIMEOUT. */
-void slr_inits_finish(struct slr_init *list);
 
 #endif

@@ -6,9 +6,19 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include "base/reason.h"
 
 struct slr_comm;
 struct slr_init;
+
+/* ---- whole.c ---- */
+
+/* A communicator with its parts, all of them empty; slr_comm_dispose frees it. NULL: no memory. */
+struct slr_comm *slr_comm_new(void);
+
+/* NCCL has made its context; nothing is put into that before the first gather (connect.h). `flags`: the words of its
+ * ring. */
+enum slr_reason slr_comm_know_device(struct slr_comm *c, void *flags);
 
 /* ---- watchdog.c ---- */
 
@@ -64,7 +74,12 @@ bool slr_launched_rank0(void);
 /* Whether this process is the first one that asks, of those that can know of each other. */
 bool slr_launched_first(void);
 
-/* ---- about.c: the line at the end of a job (docs/log.md, The end of a job) ---- */
+/* ---- about.c ---- */
+
+/* Where a communicator is made; writes the lines at the first one. */
+void slr_about_log(void);
+
+/* The line at the end of a job: docs/log.md, The end of a job. */
 
 /* At the end of the process: says the line on stderr, if this is the process that does and there is
  * something to say. That is rank 0 of its first communicator, which the job's starter calls rank 0 as

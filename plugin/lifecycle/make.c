@@ -2,8 +2,14 @@
 /* Communicators being made: every way in is an init (lifecycle.h) around the real call. */
 #include <stdlib.h>
 #include <string.h>
+#include "base/settings.h"
+#include "plugin/comm/watch.h"
+#include "plugin/lifecycle/init.h"
 #include "plugin/lifecycle/lifecycle.h"
 #include "plugin/comm/group_record.h"
+#include "plugin/places/places.h"
+#include "plugin/timeline/timeline.h"
+#include "plugin/trials/trials.h"
 #include "plugin/util/process.h"
 #include "plugin/profiler/profile.h"
 #include "plugin/tuner/tuner.h"
@@ -17,12 +23,25 @@ static bool nonblocking(const ncclConfig_t *config)
     return config && config->blocking == 0;
 }
 
+/* Who is to watch the calls of communicators does, before there are any (comm/watch.h). */
+static void watch(void)
+{
+    if (slr_places_shown())
+        slr_watch(&slr_places_watcher);
+    slr_watch(&slr_trials_watcher);
+    if (slr_get(SLR_S_TRACE))
+        slr_watch(&slr_timeline_watcher);
+    if (slr_get(SLR_S_PROFILE))
+        slr_watch(&slr_profile_watcher);
+}
+
 /* A new init. Without `take_part` it takes no part in any agreement: the communicator is known, and
  * passes. nranks and rank are -1 where NCCL has yet to find them out. NULL: no memory; the
  * communicator is NCCL's alone. */
 static struct slr_init *init_new(const struct slr_key *key, ncclComm_t *out, bool take_part, int nranks, int rank)
 {
     slr_tuner_hook_called();
+    watch();
     struct slr_init *init = calloc(1, sizeof *init);
     char name[9];
     if (!init)
@@ -160,4 +179,20 @@ ncclResult_t slr_comm_shrink(ncclComm_t comm, int *exclude, int count, ncclComm_
     slr_comm_put(parent);
     slr_guard--;
     return r;
+}
+
+void slr_inits_end(struct slr_init *list, ncclResult_t r)
+{
+    for (struct slr_init *init = list; init && r == ncclInProgress; init = init->next) {
+        slr_init_cancel(init); /* one non-blocking communicator makes the whole group so */
+        init->pass = SLR_R_NONBLOCKING;
+    }
+    if (r == ncclSuccess || r == ncclInProgress)
+        slr_inits_finish(list);
+    /* Nothing for those that are finished; the others end their part in the bootstrap here. */
+    for (struct slr_init *init = list, *next; init; init = next) {
+        next = init->next;
+        slr_init_cancel(init);
+        free(init);
+    }
 }

@@ -3,6 +3,7 @@
  * stream, and calls nothing that may wait for the device. What does is the returning thread's. docs/protocol.md, 5,
  * says what it looks for at each tick, for every communicator, and what it does about that. */
 #include "base/settings.h"
+#include "plugin/comm/lane.h"
 #include "plugin/lifecycle/lifecycle_impl.h"
 
 #include <pthread.h>
@@ -35,12 +36,12 @@ static void check_peer(struct slr_comm *c, int peer)
 {
     /* In this order: a peer says that it has left after it has served, so one that was seen to have
      * left before has served all that it ever will. */
-    bool has_left = state_of(c, peer) == SLR_RANK_LEFT, served = slr_ring_peer_served(&c->ring, peer);
+    bool has_left = state_of(c, peer) == SLR_RANK_LEFT, served = slr_ring_peer_served(&c->lane->ring, peer);
     if (slr_comm_peer_failed(c, peer))
         return;
     slr_alone_look(c, peer);
     /* The memory of a dead process may be gone before this device has read it; one that has left keeps it. */
-    if (c->shared.peer_dead[peer] && (!served || !slr_ring_has_read(&c->ring, peer)))
+    if (c->shared.peer_dead[peer] && (!served || !slr_ring_has_read(&c->lane->ring, peer)))
         slr_comm_fail(c, SLR_PEER, peer, "the peer's process ended while a gather waits for it");
     else if (!served && has_left)
         slr_comm_fail(c, SLR_PEER, peer, "the peer destroyed the communicator while a gather waits for it");
@@ -63,7 +64,7 @@ static void check_turns(struct slr_comm *c)
     const int peer = gone(c);
     const uint64_t now = slr_now_ms(), passed = now - c->turns_ms;
     c->turns_ms = now;
-    if (peer < 0 || !slr_turns_open(c->ring.flags, c->nranks, c->rank, &done)) {
+    if (peer < 0 || !slr_turns_open(c->lane->ring.flags, c->nranks, c->rank, &done)) {
         c->turns_waited = 0;
         return;
     }
@@ -76,8 +77,8 @@ static void check_turns(struct slr_comm *c)
 /* By how many pieces a word is behind what this rank has enqueued. */
 static uint32_t lag(const struct slr_comm *c, enum slr_flag_kind kind, int owner, int reader)
 {
-    uint32_t have = slr_flag_piece(c->ring.flags, c->nranks, kind, owner, reader);
-    uint32_t issued = atomic_load(&c->ring.issued);
+    uint32_t have = slr_flag_piece(c->lane->ring.flags, c->nranks, kind, owner, reader);
+    uint32_t issued = atomic_load(&c->lane->ring.issued);
     return slr_flag_reached(have, issued) ? 0 : issued - have;
 }
 
@@ -85,8 +86,8 @@ static uint32_t lag(const struct slr_comm *c, enum slr_flag_kind kind, int owner
  * than it is itself, perhaps. */
 static uint64_t absence(const struct slr_comm *c, int peer, int of)
 {
-    const uint32_t entered = atomic_load(&c->ring.entered);
-    const uint32_t have = slr_flag_piece(c->ring.flags, c->nranks, SLR_FLAG_OPEN, of, peer);
+    const uint32_t entered = atomic_load(&c->lane->ring.entered);
+    const uint32_t have = slr_flag_piece(c->lane->ring.flags, c->nranks, SLR_FLAG_OPEN, of, peer);
     return entered && !slr_flag_reached(have, entered) ? UINT32_MAX : 0;
 }
 
@@ -114,12 +115,12 @@ static int slowest(const struct slr_comm *c)
 /* Progress is any change of the number of enqueued pieces or of the words that this rank waits for. */
 static uint32_t progress(const struct slr_comm *c)
 {
-    uint32_t sum = atomic_load(&c->ring.issued);
+    uint32_t sum = atomic_load(&c->lane->ring.issued);
     for (int r = 0; r < c->nranks; r++)
         if (r != c->rank)
-            sum += slr_flag_piece(c->ring.flags, c->nranks, SLR_FLAG_READY, r, c->rank) +
-                   slr_flag_piece(c->ring.flags, c->nranks, SLR_FLAG_DONE, c->rank, r) +
-                   slr_flag_piece(c->ring.flags, c->nranks, SLR_FLAG_DONE, r, c->rank);
+            sum += slr_flag_piece(c->lane->ring.flags, c->nranks, SLR_FLAG_READY, r, c->rank) +
+                   slr_flag_piece(c->lane->ring.flags, c->nranks, SLR_FLAG_DONE, c->rank, r) +
+                   slr_flag_piece(c->lane->ring.flags, c->nranks, SLR_FLAG_DONE, r, c->rank);
     return sum;
 }
 
@@ -130,7 +131,7 @@ static void check_stall(struct slr_comm *c)
     const uint32_t now = progress(c);
     const uint64_t t = slr_now_ms(), passed = t - c->looked_ms;
     c->looked_ms = t;
-    if (now != c->seen_progress || slr_ring_complete(&c->ring)) {
+    if (now != c->seen_progress || slr_ring_complete(&c->lane->ring)) {
         c->seen_progress = now;
         c->still_ms = 0;
         c->warned = false;
@@ -143,7 +144,8 @@ static void check_stall(struct slr_comm *c)
     if (warn && still >= warn && !c->warned) {
         c->warned = true;
         slr_log(SLR_LOG_WARN, "stalled", "comm=%s crank=%d peer=%d call=%llu piece=%u ms=%llu msg=%s", c->name, c->rank,
-                slowest(c), (unsigned long long)c->substituted, atomic_load(&c->ring.issued), (unsigned long long)still,
+                slowest(c), (unsigned long long)c->substituted, atomic_load(&c->lane->ring.issued),
+                (unsigned long long)still,
                 "a gather waits for this peer, or for work that stands before it on the application's streams");
     }
 }
@@ -151,7 +153,7 @@ static void check_stall(struct slr_comm *c)
 static bool broken(const struct slr_comm *c)
 {
     for (int r = 0; r < c->nranks; r++)
-        if (r != c->rank && slr_flag_piece(c->ring.flags, c->nranks, SLR_FLAG_BROKEN, r, c->rank))
+        if (r != c->rank && slr_flag_piece(c->lane->ring.flags, c->nranks, SLR_FLAG_BROKEN, r, c->rank))
             return true;
     return false;
 }
@@ -161,10 +163,10 @@ static bool broken(const struct slr_comm *c)
  * piece, so it counts only if a gather was in flight at the failure. */
 static bool holds(struct slr_comm *c)
 {
-    if (slr_ring_complete(&c->ring))
+    if (slr_ring_complete(&c->lane->ring))
         return c->failed_open && broken(c);
     c->failed_open = true;
-    return slr_ring_waits(&c->ring);
+    return slr_ring_waits(&c->lane->ring);
 }
 
 /* The communicator has failed, and its error is set. A thread that hangs in a GEMM is told by its result
@@ -224,7 +226,7 @@ static void look_locked(struct slr_comm *c)
     look_in_call(c);
     for (int r = 0; r < c->nranks; r++)
         if (r != c->rank && unreliable(c, r))
-            (atomic_load(&c->app_informed) ? slr_ring_release : slr_ring_release_sends)(&c->ring, r);
+            (atomic_load(&c->app_informed) ? slr_ring_release : slr_ring_release_sends)(&c->lane->ring, r);
 }
 
 void slr_watchdog_look(struct slr_comm *c)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The list of shared parts that wait for their peers. */
+#include "plugin/comm/lane.h"
 #include "plugin/memory/exports.h"
 
 #include <pthread.h>
@@ -166,7 +167,7 @@ static void look(struct slr_comm *c, void *busy)
     if (c->pass != SLR_R_RING || atomic_load(&c->error) != ncclSuccess)
         return;
     slr_shared_watch_peers(&c->shared);
-    if (still_read(&c->shared, atomic_load(&c->ring.issued)))
+    if (still_read(&c->shared, atomic_load(&c->lane->ring.issued)))
         *(bool *)busy = true;
 }
 

@@ -26,6 +26,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include "cache/handles.h"
+#include "kernels/ring.h"
 #include "plugin/comm/shared.h"
 
 struct slr_comm;

@@ -8,6 +8,7 @@
 #include "base/wait.h"
 #include "cache/blocks.h"
 #include "plugin/bootstrap/oob.h"
+#include "plugin/comm/lane.h"
 #include "plugin/memory/exports_impl.h"
 
 /* An export that the peers have not closed for so long is stuck: others do not wait for its room. */
@@ -346,10 +347,10 @@ static void wind_up(struct slr_comm *c)
         c->exports->closed = true;
     bool closed = c->exports->closed;
     slr_exports_release(c);
-    if (!closed || !slr_ring_sends_idle(&c->ring))
+    if (!closed || !slr_ring_sends_idle(&c->lane->ring))
         return;
     atomic_store(&c->shared.control->post[c->rank].drained, 1);
-    if (!slr_ring_idle(&c->ring))
+    if (!slr_ring_idle(&c->lane->ring))
         return;
     pthread_mutex_lock(&c->exports->mapping);
     if (!c->exports->unmapped)

@@ -6,6 +6,7 @@
 #include "base/status.h"
 #include "cache/blocks.h"
 #include "plugin/bootstrap/oob.h"
+#include "plugin/comm/lane.h"
 #include "plugin/memory/exports_impl.h"
 #include "plugin/memory/exports.h"
 
@@ -126,12 +127,12 @@ static bool may_close(struct slr_comm *c, int peer, int i)
     const bool revoked = m->generation && atomic_load(&e->state) == SLR_EXPORTED_REVOKED;
     if (revoked && !m->closing && c->exports->enqueued >= atomic_load(&e->last_call)) {
         m->closing = true;
-        m->until = atomic_load(&c->ring.issued);
+        m->until = atomic_load(&c->lane->ring.issued);
     }
     const bool closing = revoked && m->closing && m->tries < CLOSE_TRIES;
     const uint32_t until = m->until;
     slr_exports_release(c);
-    return closing && slr_ring_reached(&c->ring, until);
+    return closing && slr_ring_reached(&c->lane->ring, until);
 }
 
 void slr_exports_return_peers(struct slr_comm *c)

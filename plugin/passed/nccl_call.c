@@ -44,26 +44,26 @@ ncclResult_t slr_nccl_end(ncclComm_t comm, cudaStream_t stream, ncclResult_t r)
 }
 
 /* A peer that gets the small gather may take that for the end of the large one on this rank, and use the memory. */
-static bool may_reach(const struct slr_comm *c)
+static bool may_reach(const struct slr_lane *lane)
 {
-    const struct slr_gather *g = &c->pending->gather;
-    for (int peer = 0; peer < c->nranks; peer++)
-        if (peer != c->rank && slr_shared_same_process(&c->shared, peer))
+    const struct slr_gather *g = &lane->pending->gather;
+    for (int peer = 0; peer < lane->ring.nranks; peer++)
+        if (peer != lane->ring.rank && slr_shared_same_process(&lane->comm->shared, peer))
             return true;
     return slr_memory_given(slr_gather_source(g), g->plan.shard) ||
-           slr_memory_given(g->recv, g->plan.shard * (size_t)c->nranks);
+           slr_memory_given(g->recv, g->plan.shard * (size_t)lane->ring.nranks);
 }
 
 /* Neither of the call's buffers has anything in common with the pending gather's. */
-static bool apart(const struct slr_comm *c, const void *what)
+static bool apart(const struct slr_lane *lane, const void *what)
 {
     const struct slr_call *call = what;
     const uintptr_t send = (uintptr_t)call->send, recv = (uintptr_t)call->recv;
     const struct slr_extent read = {send, send + call->shard},
                             written = {recv, recv + call->shard * (size_t)call->comm->nranks};
-    const struct slr_gather *g = &c->pending->gather;
-    return !c->records && !may_reach(c) && slr_extent_apart(read, g, c->nranks) &&
-           slr_extent_apart(written, g, c->nranks);
+    const struct slr_gather *g = &lane->pending->gather;
+    return !may_reach(lane) && slr_extent_apart(read, g, lane->ring.nranks) &&
+           slr_extent_apart(written, g, lane->ring.nranks);
 }
 
 /* Joins what the call on its stream could observe, but for what it overtakes. True: it does. */
@@ -75,7 +75,7 @@ static bool overtakes_pending(const struct slr_call *call)
     if (may) {
         op.overtakes = apart;
         op.what = call;
-        op.among = call->comm;
+        op.among = call->comm->lane;
     }
     slr_guard++;
     slr_pending_join_observed(&op);

@@ -3,9 +3,12 @@
 #ifndef SLR_PLUGIN_PASSED_NCCL_CALL_H
 #define SLR_PLUGIN_PASSED_NCCL_CALL_H
 
-#include "plugin/comm/call.h"
-#include "plugin/comm/comm.h"
-#include "plugin/comm/group_record.h"
+#include <stdbool.h>
+#include "base/real.h"
+
+struct slr_call;
+struct slr_comm;
+struct slr_turn_call; /* comm/group_record.h */
 
 /* Around the real call of any operation. It comes behind the communicator's gathers (order.h); in a
  * group its stream synchronises with them. The result is returned as it is. */

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "plugin/comm/group_record.h"
+#include "plugin/comm/lane.h"
 #include "plugin/passed/nccl_call.h"
 
 #include "base/status.h"
@@ -15,7 +17,7 @@ static int take_word(struct slr_comm *c)
     if (atomic_load(&c->turns_off) || !atomic_load(&c->link->checked))
         return NO_WORD;
     const unsigned at = atomic_fetch_add(&c->turns, 1) % SLR_TURNS;
-    struct slr_turn *t = slr_turn(c->ring.flags, c->nranks, c->rank, at);
+    struct slr_turn *t = slr_turn(c->lane->ring.flags, c->nranks, c->rank, at);
     uint32_t done = atomic_load(&t->done);
     return atomic_compare_exchange_strong(&t->made, &done, done + 1) ? (int)at : NO_WORD;
 }
@@ -40,7 +42,7 @@ struct slr_turn_call slr_turn_enter(const struct slr_call *call)
 static enum slr_status write_behind(struct slr_comm *c, unsigned turn, uint32_t value, CUstream stream)
 {
     const CUdeviceptr word =
-        c->ring.dflags + slr_turn_offset(c->nranks, c->rank, turn) + offsetof(struct slr_turn, done);
+        c->lane->ring.dflags + slr_turn_offset(c->nranks, c->rank, turn) + offsetof(struct slr_turn, done);
     SLR_TRY(slr_shared_work_begin(&c->shared));
     enum slr_status s = SLR_CU(cuStreamWriteValue32, stream, word, value, CU_STREAM_WRITE_VALUE_DEFAULT);
     slr_shared_work_end();
@@ -51,7 +53,7 @@ static void end_word(struct slr_comm *c, int turn, CUstream stream, bool enqueue
 {
     if (turn == NO_WORD)
         return;
-    struct slr_turn *t = slr_turn(c->ring.flags, c->nranks, c->rank, (unsigned)turn);
+    struct slr_turn *t = slr_turn(c->lane->ring.flags, c->nranks, c->rank, (unsigned)turn);
     const uint32_t made = atomic_load(&t->made);
     if (enqueued && write_behind(c, (unsigned)turn, made, stream) == SLR_OK)
         return;
@@ -77,5 +79,5 @@ ncclResult_t slr_turn_leave(const struct slr_call *call, struct slr_turn_call in
 bool slr_turns_of(struct slr_comm *c)
 {
     uint32_t done;
-    return slr_turns_open(c->ring.flags, c->nranks, c->rank, &done);
+    return slr_turns_open(c->lane->ring.flags, c->nranks, c->rank, &done);
 }

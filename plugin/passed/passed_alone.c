@@ -3,6 +3,7 @@
 
 #include <pthread.h>
 #include "base/status.h"
+#include "plugin/comm/call.h"
 #include "plugin/comm/comm.h"
 #include "plugin/comm/control.h"
 #include "plugin/comm/group_record.h"

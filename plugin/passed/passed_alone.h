@@ -32,7 +32,12 @@
 #ifndef SLR_PLUGIN_PASSED_PASSED_ALONE_H
 #define SLR_PLUGIN_PASSED_PASSED_ALONE_H
 
-#include "plugin/comm/call.h"
+#include <stdbool.h>
+#include <stdint.h>
+#include "base/reason.h"
+
+struct slr_call;
+struct slr_comm;
 
 /* True for the reasons for which a rank passes a call without the others' knowing. */
 static inline bool slr_passes_alone(enum slr_reason why)

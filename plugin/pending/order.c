@@ -4,6 +4,7 @@
 #include "base/real.h"
 #include "base/status.h"
 #include "cache/captures.h"
+#include "plugin/comm/comm.h"
 #include "plugin/graphs/graphs.h"
 #include "plugin/pending/pending_state.h"
 
@@ -71,37 +72,37 @@ static bool at_once(CUstream stream)
 }
 
 /* The event stands for what is on the gather's stream itself, the ring's join for the gather. */
-static enum slr_status wait_for_gather(struct slr_comm *c, CUstream stream)
+static enum slr_status wait_for_gather(struct slr_lane *lane, CUstream stream)
 {
-    c->order->several = true;
-    SLR_TRY(wait_for(&c->order->gather, stream));
-    return slr_ring_join(&c->ring, stream);
+    lane->order->several = true;
+    SLR_TRY(wait_for(&lane->order->gather, stream));
+    return slr_ring_join(&lane->ring, stream);
 }
 
-enum slr_status slr_order_before_gather(struct slr_comm *c, CUstream stream)
+enum slr_status slr_order_before_gather(struct slr_lane *lane, CUstream stream)
 {
-    struct slr_order *o = c->order;
+    struct slr_order *o = lane->order;
     if (elsewhere(&o->nccl, stream)) {
         o->several = true;
         SLR_TRY(wait_for(&o->nccl, stream));
     }
-    return elsewhere(&o->gather, stream) ? wait_for_gather(c, stream) : SLR_OK;
+    return elsewhere(&o->gather, stream) ? wait_for_gather(lane, stream) : SLR_OK;
 }
 
-bool slr_order_elsewhere(const struct slr_comm *c, CUstream stream)
+bool slr_order_elsewhere(const struct slr_lane *lane, CUstream stream)
 {
-    return elsewhere(&c->order->nccl, stream) || elsewhere(&c->order->gather, stream);
+    return elsewhere(&lane->order->nccl, stream) || elsewhere(&lane->order->gather, stream);
 }
 
 /* A gather that is not pending any more has been joined to its origin. */
-bool slr_order_behind_gather(const struct slr_comm *c, CUstream stream)
+bool slr_order_behind_gather(const struct slr_lane *lane, CUstream stream)
 {
-    return here(&c->order->gather, stream) && !c->pending->active;
+    return here(&lane->order->gather, stream) && !lane->pending->active;
 }
 
-enum slr_status slr_order_after_gather(struct slr_comm *c, CUstream stream)
+enum slr_status slr_order_after_gather(struct slr_lane *lane, CUstream stream)
 {
-    struct slr_order *o = c->order;
+    struct slr_order *o = lane->order;
     enter(&o->gather, stream);
     /* Whatever waits for this gather waits for NCCL's operation before it, too. */
     atomic_store(&o->nccl.open, false);
@@ -114,16 +115,16 @@ enum slr_status slr_order_after_gather(struct slr_comm *c, CUstream stream)
 
 /* By one of the ring's streams, which comes behind all that the launch has to. There is none as long as there were no
  * gathers. */
-enum slr_status slr_order_before_away(struct slr_comm *c, CUstream stream, CUcontext ctx, bool gather)
+enum slr_status slr_order_before_away(struct slr_lane *lane, CUstream stream, CUcontext ctx, bool gather)
 {
-    if (!c->order->gathered || !atomic_load(&c->ring.opened))
+    if (!lane->order->gathered || !atomic_load(&lane->ring.opened))
         return SLR_OK;
-    SLR_TRY(slr_order_before_gather(c, c->ring.tail));
+    SLR_TRY(slr_order_before_gather(lane, lane->ring.tail));
     if (gather)
-        SLR_TRY(slr_ring_await_slots(&c->ring, c->ring.tail));
-    SLR_TRY(SLR_CU(cuEventRecord, c->ring.published, c->ring.tail)); /* recorded anew by each gather */
+        SLR_TRY(slr_ring_await_slots(&lane->ring, lane->ring.tail));
+    SLR_TRY(SLR_CU(cuEventRecord, lane->ring.published, lane->ring.tail)); /* recorded anew by each gather */
     SLR_TRY(slr_context_enter(ctx));
-    const enum slr_status s = SLR_CU(cuStreamWaitEvent, stream, c->ring.published, 0);
+    const enum slr_status s = SLR_CU(cuStreamWaitEvent, stream, lane->ring.published, 0);
     slr_shared_leave();
     return s;
 }
@@ -143,9 +144,9 @@ static enum slr_status note_away(struct slr_ordered *o, CUstream stream, CUconte
     return s;
 }
 
-enum slr_status slr_order_after_away(struct slr_comm *c, CUstream stream, CUcontext ctx, bool gather)
+enum slr_status slr_order_after_away(struct slr_lane *lane, CUstream stream, CUcontext ctx, bool gather)
 {
-    struct slr_order *o = c->order;
+    struct slr_order *o = lane->order;
     SLR_TRY(note_away(gather ? &o->gather : &o->nccl, stream, ctx));
     o->several = true;
     o->settled = !gather;
@@ -153,7 +154,7 @@ enum slr_status slr_order_after_away(struct slr_comm *c, CUstream stream, CUcont
         return SLR_OK;
     atomic_store(&o->nccl.open, false);
     o->gathered = true;
-    return slr_ring_launched(&c->ring, o->gather.behind);
+    return slr_ring_launched(&lane->ring, o->gather.behind);
 }
 
 static void failed(struct slr_comm *c, enum slr_status s)
@@ -165,16 +166,16 @@ static void failed(struct slr_comm *c, enum slr_status s)
 /* Under the communicator's lock. */
 static enum slr_status before_nccl(struct slr_comm *c, CUstream stream)
 {
-    struct slr_order *o = c->order;
+    struct slr_order *o = c->lane->order;
     if (!o->gathered || o->settled || slr_stream_may_capture(stream))
         return SLR_OK;
     /* NCCL orders its next operations behind this one, so only this one waits. But one that overtakes
      * the gather on its stream does not wait for it. */
-    o->settled = elsewhere(&o->gather, stream) || !c->pending->active;
+    o->settled = elsewhere(&o->gather, stream) || !c->lane->pending->active;
     if (!elsewhere(&o->gather, stream))
         return SLR_OK;
     SLR_TRY(slr_shared_work_begin(&c->shared));
-    enum slr_status s = wait_for_gather(c, stream);
+    enum slr_status s = wait_for_gather(c->lane, stream);
     slr_shared_work_end();
     return s;
 }
@@ -187,7 +188,7 @@ static bool is_latest(const struct slr_ordered *o, CUstream stream)
 
 static enum slr_status after_nccl(struct slr_comm *c, CUstream stream)
 {
-    struct slr_order *o = c->order;
+    struct slr_order *o = c->lane->order;
     /* Behind a gather on another stream several streams are in use; before any gather it is not
      * known which stream they will be on. */
     bool doubtful = o->gathered ? elsewhere(&o->gather, stream) : o->seen++ < OPEN_QUESTION;
@@ -217,9 +218,9 @@ static void under_lock(struct slr_comm *c, CUstream stream,
     if (!c || c->pass != SLR_R_RING || atomic_load(&c->error) != ncclSuccess)
         return;
     slr_guard++;
-    slr_comm_lock(c);
+    slr_lane_lock(c->lane);
     enum slr_status s = what(c, stream);
-    slr_comm_unlock(c);
+    slr_lane_unlock(c->lane);
     slr_guard--;
     failed(c, s);
 }
@@ -249,9 +250,9 @@ static enum slr_status leave(struct slr_ordered *o, CUstream stream)
 static enum slr_status stream_ends(struct slr_comm *c, CUstream stream)
 {
     SLR_TRY(slr_shared_work_begin(&c->shared));
-    enum slr_status s = leave(&c->order->gather, stream);
+    enum slr_status s = leave(&c->lane->order->gather, stream);
     if (s == SLR_OK)
-        s = leave(&c->order->nccl, stream);
+        s = leave(&c->lane->order->nccl, stream);
     slr_shared_work_end();
     return s;
 }
@@ -268,7 +269,7 @@ static void leave_noted(struct slr_ordered *o, CUstream stream)
 /* Without the lock: no other thread begins to use a stream that is about to be destroyed. */
 static bool concerns(const struct slr_comm *c, CUstream stream)
 {
-    return c->pass == SLR_R_RING && (here(&c->order->gather, stream) || here(&c->order->nccl, stream));
+    return c->pass == SLR_R_RING && (here(&c->lane->order->gather, stream) || here(&c->lane->order->nccl, stream));
 }
 
 /* The default streams are never destroyed. A stream of another rank is in no communicator of this
@@ -281,8 +282,8 @@ void slr_order_stream_end(CUstream stream)
         return;
     int n = slr_comm_hold_all(comms, SLR_MANY_COMMS);
     for (int i = 0; i < n; i++) {
-        leave_noted(&comms[i]->order->gather, stream);
-        leave_noted(&comms[i]->order->nccl, stream);
+        leave_noted(&comms[i]->lane->order->gather, stream);
+        leave_noted(&comms[i]->lane->order->nccl, stream);
         if (concerns(comms[i], stream))
             under_lock(comms[i], stream, stream_ends);
         slr_comm_put(comms[i]);
@@ -299,15 +300,15 @@ void slr_order_note(struct slr_comm *c)
 {
     if (c->pass != SLR_R_RING || atomic_load(&c->error) != ncclSuccess || slr_shared_work_begin(&c->shared) != SLR_OK)
         return;
-    enum slr_status s = note_late(&c->order->gather);
+    enum slr_status s = note_late(&c->lane->order->gather);
     if (s == SLR_OK)
-        s = note_late(&c->order->nccl);
+        s = note_late(&c->lane->order->nccl);
     slr_shared_work_end();
     failed(c, s);
 }
 
-void slr_order_close(struct slr_comm *c)
+void slr_order_close(struct slr_lane *lane)
 {
-    destroy(&c->order->gather);
-    destroy(&c->order->nccl);
+    destroy(&lane->order->gather);
+    destroy(&lane->order->nccl);
 }

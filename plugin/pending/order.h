@@ -44,6 +44,7 @@
 #include "plugin/comm/stream.h"
 
 struct slr_comm;
+struct slr_lane;
 
 /* An operation and the event behind it. */
 struct slr_ordered {
@@ -66,21 +67,21 @@ struct slr_order {
 
 /* Around a gather that the ring moves, under the communicator's lock, its context current. Anything
  * but SLR_OK: `stream` could not be made to wait. */
-enum slr_status slr_order_before_gather(struct slr_comm *c, CUstream stream);
-enum slr_status slr_order_after_gather(struct slr_comm *c, CUstream stream);
+enum slr_status slr_order_before_gather(struct slr_lane *lane, CUstream stream);
+enum slr_status slr_order_after_gather(struct slr_lane *lane, CUstream stream);
 
 /* The same around the launch of a graph with such gathers, or with operations of NCCL's (`gather`: false), on a stream of
  * another context, `ctx`, as a graph for several devices has: no event of the communicator's can be recorded there.
  * Anything but SLR_OK: it could not be ordered. */
-enum slr_status slr_order_before_away(struct slr_comm *c, CUstream stream, CUcontext ctx, bool gather);
-enum slr_status slr_order_after_away(struct slr_comm *c, CUstream stream, CUcontext ctx, bool gather);
+enum slr_status slr_order_before_away(struct slr_lane *lane, CUstream stream, CUcontext ctx, bool gather);
+enum slr_status slr_order_after_away(struct slr_lane *lane, CUstream stream, CUcontext ctx, bool gather);
 
 /* Whether what is put on `stream` now comes behind the communicator's latest gather anyway. Under
  * its lock. */
-bool slr_order_behind_gather(const struct slr_comm *c, CUstream stream);
+bool slr_order_behind_gather(const struct slr_lane *lane, CUstream stream);
 
 /* Whether a call on `stream` has to wait for operations on others. Under the communicator's lock. */
-bool slr_order_elsewhere(const struct slr_comm *c, CUstream stream);
+bool slr_order_elsewhere(const struct slr_lane *lane, CUstream stream);
 
 /* Around an operation that NCCL enqueues on the stream, without locks. NULL: nothing. */
 void slr_order_before_nccl(struct slr_comm *c, CUstream stream);
@@ -93,6 +94,6 @@ void slr_order_note(struct slr_comm *c);
 void slr_order_stream_end(CUstream stream);
 
 /* The communicator ends; its context is current. */
-void slr_order_close(struct slr_comm *c);
+void slr_order_close(struct slr_lane *lane);
 
 #endif

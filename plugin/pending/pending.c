@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "plugin/comm/comm.h"
 #include "plugin/pending/pending_state.h"
 
 #include <time.h>
@@ -9,7 +10,7 @@
 #include "plugin/pending/order.h"
 
 static pthread_mutex_t table = PTHREAD_MUTEX_INITIALIZER;
-static struct slr_comm *list; /* of pending communicators, the latest first; under the table lock */
+static struct slr_lane *list; /* of those with a pending gather, the latest first; under the table lock */
 static uint64_t serial;       /* of the latest; likewise */
 
 /* A bit for each stream that is a holder; all, when a default stream is one. Changed under the table
@@ -29,18 +30,18 @@ void slr_table_unlock(void)
     pthread_mutex_unlock(&table);
 }
 
-struct slr_comm *slr_pending_find(bool (*match)(struct slr_comm *c, void *ctx), void *ctx)
+struct slr_lane *slr_pending_find(bool (*match)(struct slr_lane *lane, void *ctx), void *ctx)
 {
     if ((atomic_load(&slr_gate_word) & ~SLR_GATE_UNRESOLVED) == 0)
         return NULL; /* what other threads add meanwhile has no order with this call */
     slr_table_lock();
-    struct slr_comm *c = list;
-    while (c && !match(c, ctx))
-        c = c->pending->next;
-    if (c) /* it can not be disposed of before it has left the list, which takes the table lock */
-        slr_comm_hold(c);
+    struct slr_lane *lane = list;
+    while (lane && !match(lane, ctx))
+        lane = lane->pending->next;
+    if (lane) /* it can not be disposed of before it has left the list, which takes the table lock */
+        slr_comm_hold(lane->comm);
     slr_table_unlock();
-    return c;
+    return lane;
 }
 
 /* ---- streams ---- */
@@ -55,9 +56,9 @@ static uint64_t bit_of(CUstream stream)
 static void note_held(void)
 {
     uint64_t bits = 0;
-    for (const struct slr_comm *c = list; c; c = c->pending->next)
-        for (unsigned i = 0; i < c->pending->holders; i++)
-            bits |= bit_of(c->pending->holder[i].stream);
+    for (const struct slr_lane *lane = list; lane; lane = lane->pending->next)
+        for (unsigned i = 0; i < lane->pending->holders; i++)
+            bits |= bit_of(lane->pending->holder[i].stream);
     atomic_store(&held, bits);
 }
 
@@ -73,188 +74,206 @@ static bool blocking(CUstream stream)
 }
 
 /* What is captured is not ordered with the legacy default stream. */
-static bool holds_default(const struct slr_comm *c, CUstream stream)
+static bool holds_default(const struct slr_lane *lane, CUstream stream)
 {
-    return !c->records && blocking(stream);
+    return lane->kind->runs && blocking(stream);
 }
 
 /* ---- holders ---- */
 
-struct slr_holder *slr_pending_holder(struct slr_comm *c, CUstream stream)
+struct slr_holder *slr_pending_holder(struct slr_lane *lane, CUstream stream)
 {
-    for (unsigned i = 0; i < c->pending->holders; i++)
-        if (c->pending->holder[i].stream == stream)
-            return &c->pending->holder[i];
+    for (unsigned i = 0; i < lane->pending->holders; i++)
+        if (lane->pending->holder[i].stream == stream)
+            return &lane->pending->holder[i];
     return NULL;
 }
 
-static void hold(struct slr_comm *c, CUstream stream, bool partner)
+static void hold(struct slr_lane *lane, CUstream stream, bool partner)
 {
     /* The driver is asked before the table lock is taken. */
-    struct slr_holder h = {.stream = stream, .blocking = holds_default(c, stream), .partner = partner};
+    struct slr_holder h = {.stream = stream, .blocking = holds_default(lane, stream), .partner = partner};
     slr_table_lock();
-    c->pending->followed |= !partner;
-    c->pending->holder[c->pending->holders++] = h;
+    lane->pending->followed |= !partner;
+    lane->pending->holder[lane->pending->holders++] = h;
     note_held();
     slr_table_unlock();
 }
 
-void slr_pending_follow(struct slr_comm *c, CUstream stream)
+void slr_pending_follow(struct slr_lane *lane, CUstream stream)
 {
-    hold(c, stream, false);
+    hold(lane, stream, false);
 }
 
-void slr_pending_add(struct slr_comm *c)
+void slr_pending_add(struct slr_lane *lane)
 {
-    CUstream stream = slr_stream_name(c->pending->gather.stream, false);
-    struct slr_holder h = {.stream = stream, .blocking = holds_default(c, stream), .origin = true};
+    CUstream stream = slr_stream_name(lane->pending->gather.stream, false);
+    struct slr_holder h = {.stream = stream, .blocking = holds_default(lane, stream), .origin = true};
     slr_table_lock();
-    c->pending->active = true;
-    c->pending->serial = ++serial;
-    c->pending->carried = c->pending->followed = false;
-    atomic_store(&c->pending->shown, false);
-    c->pending->holder[0] = h;
-    c->pending->holders = 1;
-    c->pending->carriers = 0;
-    c->pending->next = list;
-    list = c;
+    lane->pending->active = true;
+    lane->pending->serial = ++serial;
+    lane->pending->carried = lane->pending->followed = false;
+    atomic_store(&lane->pending->shown, false);
+    lane->pending->holder[0] = h;
+    lane->pending->holders = 1;
+    lane->pending->carriers = 0;
+    lane->pending->next = list;
+    list = lane;
     note_held();
     slr_table_unlock();
     /* From here on every hooked driver call takes the slow way, which looks at the list. */
     atomic_fetch_add(&slr_gate_word, 1);
 }
 
+void slr_pending_enqueued(struct slr_lane *lane, const struct slr_gather *g)
+{
+    lane->pending->gather = *g;
+    lane->pending->gather.route = NULL;
+    slr_pending_add(lane);
+}
+
 /* Under the table lock, which ends. The gather has no holders that are not joined: it is not pending
  * any more. */
-static void end_locked(struct slr_comm *c)
+static void end_locked(struct slr_lane *lane)
 {
-    struct slr_comm **at = &list;
-    while (*at != c)
+    struct slr_lane **at = &list;
+    while (*at != lane)
         at = &(*at)->pending->next;
-    *at = c->pending->next;
-    c->pending->active = false;
-    c->pending->holders = c->pending->carriers = 0;
+    *at = lane->pending->next;
+    lane->pending->active = false;
+    lane->pending->holders = lane->pending->carriers = 0;
     note_held();
     slr_table_unlock();
     atomic_fetch_sub(&slr_gate_word, 1);
-    SLR_WATCH(over, c);
+    SLR_WATCH(over, lane);
 }
 
-static void end(struct slr_comm *c)
+static void end(struct slr_lane *lane)
 {
     slr_table_lock();
-    end_locked(c);
+    end_locked(lane);
 }
 
-void slr_pending_aside(struct slr_comm *c, CUstream stream, const struct slr_gemm *gemm)
+void slr_pending_aside(struct slr_lane *lane, CUstream stream, const struct slr_gemm *gemm)
 {
-    struct slr_holder *h = slr_pending_holder(c, stream);
+    struct slr_holder *h = slr_pending_holder(lane, stream);
     slr_table_lock();
-    c->pending->aside = *gemm;
+    lane->pending->aside = *gemm;
     h->aside = true;
     /* Behind the GEMM an event comes after it as well. */
     atomic_store(&h->overtaken, true);
     slr_table_unlock();
 }
 
-bool slr_pending_has_aside(const struct slr_comm *c)
+bool slr_pending_has_aside(const struct slr_lane *lane)
 {
-    for (unsigned i = 0; i < c->pending->holders; i++)
-        if (c->pending->holder[i].aside)
+    for (unsigned i = 0; i < lane->pending->holders; i++)
+        if (lane->pending->holder[i].aside)
             return true;
     return false;
 }
 
-static enum slr_status join(struct slr_comm *c, const struct slr_holder *h, bool exposed)
+static enum slr_status join(struct slr_lane *lane, const struct slr_holder *h, bool exposed)
 {
-    SLR_TRY((exposed ? slr_ring_join_measured : slr_ring_join)(&c->ring, h->stream));
-    return h->aside ? slr_gemm_aside_join(&c->ring, h->stream) : SLR_OK;
+    SLR_TRY((exposed ? slr_ring_join_measured : slr_ring_join)(&lane->ring, h->stream));
+    return h->aside ? slr_gemm_aside_join(&lane->ring, h->stream) : SLR_OK;
 }
 
 /* `exposed`: the time that the stream stands still counts as not hidden (timeline.h). */
-static void make_wait(struct slr_comm *c, const struct slr_holder *h, bool exposed)
+static void make_wait(struct slr_lane *lane, const struct slr_holder *h, bool exposed)
 {
-    enum slr_status s = slr_shared_work_begin(&c->shared);
+    enum slr_status s = slr_shared_work_begin(&lane->comm->shared);
     if (s == SLR_OK) {
-        s = join(c, h, exposed);
+        s = join(lane, h, exposed);
         slr_shared_work_end();
     }
     if (s != SLR_OK)
-        slr_comm_fail(c, s, -1, "the application's stream could not be joined with the ring");
+        lane->kind->failed(lane, s, "the application's stream could not be joined with the ring");
 }
 
 /* The program computes on a follower, not here: what this stream waits is not counted as exposed.
  */
-static bool is_followed_origin(const struct slr_comm *c, const struct slr_holder *h)
+static bool is_followed_origin(const struct slr_lane *lane, const struct slr_holder *h)
 {
-    return h->origin && c->pending->followed;
+    return h->origin && lane->pending->followed;
 }
 
 /* No holder is left that the program is likely to compute on: see pending.h. */
-static bool rest_is_idle(const struct slr_comm *c)
+static bool rest_is_idle(const struct slr_lane *lane)
 {
-    for (unsigned i = 0; i < c->pending->holders; i++)
-        if (!c->pending->holder[i].partner && !is_followed_origin(c, &c->pending->holder[i]))
+    for (unsigned i = 0; i < lane->pending->holders; i++)
+        if (!lane->pending->holder[i].partner && !is_followed_origin(lane, &lane->pending->holder[i]))
             return false;
     return true;
 }
 
 /* The holder waits for the gather, or has consumed it. */
-static void drop_holder(struct slr_comm *c, struct slr_holder *h)
+static void drop_holder(struct slr_lane *lane, struct slr_holder *h)
 {
     slr_table_lock();
-    *h = c->pending->holder[--c->pending->holders];
-    if (c->pending->holders == 0) {
-        end_locked(c);
+    *h = lane->pending->holder[--lane->pending->holders];
+    if (lane->pending->holders == 0) {
+        end_locked(lane);
         return;
     }
     note_held();
     slr_table_unlock();
-    if (!rest_is_idle(c))
+    if (!rest_is_idle(lane))
         return;
-    for (unsigned i = 0; i < c->pending->holders; i++)
-        make_wait(c, &c->pending->holder[i], false);
-    end(c);
+    for (unsigned i = 0; i < lane->pending->holders; i++)
+        make_wait(lane, &lane->pending->holder[i], false);
+    end(lane);
 }
 
-void slr_pending_consumed(struct slr_comm *c, CUstream stream)
+void slr_pending_consumed(struct slr_lane *lane, CUstream stream)
 {
-    drop_holder(c, slr_pending_holder(c, stream));
+    drop_holder(lane, slr_pending_holder(lane, stream));
+}
+
+/* A context that was reset has no work. */
+static bool is_idle(struct slr_lane *lane)
+{
+    if (slr_shared_enter(&lane->comm->shared) != SLR_OK)
+        return true;
+    const bool idle = slr_ring_idle(&lane->ring);
+    slr_shared_leave();
+    return idle;
 }
 
 /* An NVTX range, when there is something to wait for. */
-static bool nvtx_join(struct slr_comm *c, enum slr_reason why)
+static bool nvtx_join(struct slr_lane *lane, enum slr_reason why)
 {
-    return slr_nvtx_on() && !slr_comm_idle(c) &&
-           slr_nvtx_begin("join:", slr_reason_name(why), c->pending->gather.plan.shard * (uint64_t)c->nranks);
+    return slr_nvtx_on() && !is_idle(lane) &&
+           slr_nvtx_begin("join:", slr_reason_name(why),
+                          lane->pending->gather.plan.shard * (uint64_t)lane->ring.nranks);
 }
 
-void slr_pending_join(struct slr_comm *c, enum slr_reason why, const char *who)
+void slr_pending_join(struct slr_lane *lane, enum slr_reason why, const char *who)
 {
-    if (!c->pending->active)
+    if (!lane->pending->active)
         return;
-    bool nvtx = nvtx_join(c, why);
+    bool nvtx = nvtx_join(lane, why);
     /* No lock of the table: holders change only with the communicator's lock held, too. */
-    for (unsigned i = 0; i < c->pending->holders; i++)
-        make_wait(c, &c->pending->holder[i], !is_followed_origin(c, &c->pending->holder[i]));
+    for (unsigned i = 0; i < lane->pending->holders; i++)
+        make_wait(lane, &lane->pending->holder[i], !is_followed_origin(lane, &lane->pending->holder[i]));
     slr_nvtx_end(nvtx);
-    slr_note_join(c, why, &(struct slr_operation){.who = who});
-    end(c);
+    slr_note_join(lane, why, &(struct slr_operation){.who = who});
+    end(lane);
 }
 
-void slr_pending_share(struct slr_comm *c, CUstream stream)
+void slr_pending_share(struct slr_lane *lane, CUstream stream)
 {
     CUstream name = slr_stream_name(stream, false);
-    slr_comm_lock(c);
+    slr_lane_lock(lane);
     /* A stream of the program's may now see the gather's end behind another one than its own. */
-    c->order->several = true;
-    if (c->pending->active && !slr_pending_holder(c, name)) {
-        if (c->pending->holders < SLR_HOLDERS && name != CU_STREAM_PER_THREAD)
-            hold(c, name, true);
+    lane->order->several = true;
+    if (lane->pending->active && !slr_pending_holder(lane, name)) {
+        if (lane->pending->holders < SLR_HOLDERS && name != CU_STREAM_PER_THREAD)
+            hold(lane, name, true);
         else
-            slr_pending_join(c, SLR_R_JOIN_GROUP, "ncclGroupEnd");
+            slr_pending_join(lane, SLR_R_JOIN_GROUP, "ncclGroupEnd");
     }
-    slr_comm_unlock(c);
+    slr_lane_unlock(lane);
 }
 
 /* ---- what an operation could observe ---- */
@@ -279,70 +298,70 @@ static struct sight sight_of(const struct slr_operation *op)
 /* The legacy default stream is a holder: whether the operation's stream synchronises with it. This
  * runs under the table lock, where the driver is not called, so an unknown answer is noted in `ask`
  * and counts as no for now. */
-static bool synchronises(struct sight *s, const struct slr_comm *c)
+static bool synchronises(struct sight *s, const struct slr_lane *lane)
 {
     s->ask = s->ask || s->blocking == UNKNOWN;
-    return s->blocking == YES && (!s->ctx || s->ctx == c->shared.ctx);
+    return s->blocking == YES && (!s->ctx || s->ctx == lane->ring.ctx);
 }
 
 /* The rules of pending.h's table. CUDA's legacy default stream and all streams that are not
  * non-blocking wait for each other. */
-static bool observes(struct sight *s, const struct slr_comm *c, const struct slr_holder *h)
+static bool observes(struct sight *s, const struct slr_lane *lane, const struct slr_holder *h)
 {
-    if (s->is_default && s->ctx && s->ctx != c->shared.ctx)
+    if (s->is_default && s->ctx && s->ctx != lane->ring.ctx)
         return false;
     if (h->stream == s->op->stream)
-        return c != s->op->of;
+        return lane != s->op->of;
     if (s->is_default)
         return h->blocking;
     /* Stream 0 names the legacy default stream. */
-    return !h->stream && synchronises(s, c);
+    return !h->stream && synchronises(s, lane);
 }
 
 /* Only on the holder's own stream: what other streams see through the legacy default stream is
  * not followed any further. */
-static bool overtakes(const struct slr_operation *op, const struct slr_comm *c, const struct slr_holder *h)
+static bool overtakes(const struct slr_operation *op, const struct slr_lane *lane, const struct slr_holder *h)
 {
-    return op->overtakes && h->stream == op->stream && op->overtakes(c, op->what) &&
-           (!h->aside || (op->gemm && slr_gemms_apart(&c->pending->aside, op->gemm)));
+    return op->overtakes && h->stream == op->stream && op->overtakes(lane, op->what) &&
+           (!h->aside || (op->gemm && slr_gemms_apart(&lane->pending->aside, op->gemm)));
 }
 
 /* Whether an operation that overtakes has to be remembered: if the next event would come before
  * it. */
-static bool unmarked(const struct slr_operation *op, const struct slr_comm *c, const struct slr_holder *h)
+static bool unmarked(const struct slr_operation *op, const struct slr_lane *lane, const struct slr_holder *h)
 {
     if (!h->origin || h->overtaken)
         return false;
     /* Before the first event they are a part of what stood on the stream. */
-    if (op->waits_for_nothing || op->among == c)
-        return c->pending->carried && !(h->moved_on && op->among == c);
+    if (op->waits_for_nothing || op->among == lane)
+        return lane->pending->carried && !(h->moved_on && op->among == lane);
     return true;
 }
 
 /* The next holder that is to be joined or marked. */
-static struct slr_holder *observed(struct sight *s, struct slr_comm *c)
+static struct slr_holder *observed(struct sight *s, struct slr_lane *lane)
 {
-    for (unsigned i = 0; i < c->pending->holders; i++) {
-        struct slr_holder *h = &c->pending->holder[i];
-        if (observes(s, c, h) && (!overtakes(s->op, c, h) || unmarked(s->op, c, h)))
+    for (unsigned i = 0; i < lane->pending->holders; i++) {
+        struct slr_holder *h = &lane->pending->holder[i];
+        if (observes(s, lane, h) && (!overtakes(s->op, lane, h) || unmarked(s->op, lane, h)))
             return h;
     }
     return NULL;
 }
 
-static bool is_observed(struct slr_comm *c, void *s)
+static bool is_observed(struct slr_lane *lane, void *s)
 {
-    return observed(s, c) != NULL;
+    return observed(s, lane) != NULL;
 }
 
 /* The next communicator with a holder that the operation could observe. The driver is asked about
  * the operation's stream at the first communicator for which that matters, and outside of the table
  * lock: programs with no holder on a default stream never pay for it. */
-static struct slr_comm *next_observed(struct sight *s)
+static struct slr_lane *next_observed(struct sight *s)
 {
-    struct slr_comm *c = slr_pending_may_observe(s->op->stream) ? slr_pending_find(is_observed, s) : NULL;
-    if (c || !s->ask)
-        return c;
+    struct slr_lane *lane = slr_pending_may_observe(s->op->stream) ? slr_pending_find(is_observed, s) : NULL;
+    if (lane || !s->ask)
+        return lane;
     s->ask = false;
     s->blocking = blocking(s->op->stream) ? YES : NO;
     s->ctx = slr_stream_context(s->op->stream);
@@ -350,42 +369,42 @@ static struct slr_comm *next_observed(struct sight *s)
 }
 
 /* Under the table lock. */
-static void mark(const struct slr_operation *op, const struct slr_comm *c, struct slr_holder *h)
+static void mark(const struct slr_operation *op, const struct slr_lane *lane, struct slr_holder *h)
 {
-    atomic_store(op->among == c ? &h->moved_on : &h->overtaken, true);
+    atomic_store(op->among == lane ? &h->moved_on : &h->overtaken, true);
 }
 
 /* What nobody writes a line of is marked without the communicator's lock. Visits all, as it never matches. */
-static bool mark_overtaken(struct slr_comm *c, void *sight)
+static bool mark_overtaken(struct slr_lane *lane, void *sight)
 {
     struct sight *s = sight;
-    struct slr_holder *h = slr_pending_holder(c, s->op->stream);
-    if (h && observes(s, c, h) && overtakes(s->op, c, h) && unmarked(s->op, c, h))
-        mark(s->op, c, h);
+    struct slr_holder *h = slr_pending_holder(lane, s->op->stream);
+    if (h && observes(s, lane, h) && overtakes(s->op, lane, h) && unmarked(s->op, lane, h))
+        mark(s->op, lane, h);
     return false;
 }
 
 /* Under the communicator's lock. */
-static void join_observed(struct slr_comm *c, struct sight *s)
+static void join_observed(struct slr_lane *lane, struct sight *s)
 {
     enum slr_reason why = s->op->why;
     bool joined = false, nvtx = false;
     /* Looked up anew each time: dropping a holder moves another one into its place. */
-    for (struct slr_holder *h; (h = observed(s, c)) != NULL;) {
-        if (overtakes(s->op, c, h)) {
-            slr_note_overtaken(c, s->op);
+    for (struct slr_holder *h; (h = observed(s, lane)) != NULL;) {
+        if (overtakes(s->op, lane, h)) {
+            slr_note_overtaken(lane, s->op);
             slr_table_lock();
-            mark(s->op, c, h);
+            mark(s->op, lane, h);
             slr_table_unlock();
             continue;
         }
         if (!joined) {
-            nvtx = nvtx_join(c, why);
-            slr_note_join(c, why, s->op);
+            nvtx = nvtx_join(lane, why);
+            slr_note_join(lane, why, s->op);
             joined = true;
         }
-        make_wait(c, h, why != SLR_R_JOIN_NEXT_GATHER || !is_followed_origin(c, h));
-        drop_holder(c, h);
+        make_wait(lane, h, why != SLR_R_JOIN_NEXT_GATHER || !is_followed_origin(lane, h));
+        drop_holder(lane, h);
     }
     slr_nvtx_end(nvtx);
 }
@@ -396,32 +415,32 @@ void slr_pending_join_observed(const struct slr_operation *op)
     if (op->overtakes && !op->gemm && slr_pending_may_observe(op->stream))
         slr_pending_find(mark_overtaken, &s);
     /* One communicator at a time, because two communicators' locks are never held together. */
-    for (struct slr_comm *c; (c = next_observed(&s)) != NULL;) {
-        slr_comm_lock(c);
-        join_observed(c, &s);
-        slr_comm_unlock(c);
-        slr_comm_put(c);
+    for (struct slr_lane *lane; (lane = next_observed(&s)) != NULL;) {
+        slr_lane_lock(lane);
+        join_observed(lane, &s);
+        slr_lane_unlock(lane);
+        slr_lane_put(lane);
     }
 }
 
-static bool is_holder(struct slr_comm *c, void *stream)
+static bool is_holder(struct slr_lane *lane, void *stream)
 {
-    return slr_pending_holder(c, stream) != NULL;
+    return slr_pending_holder(lane, stream) != NULL;
 }
 
 bool slr_pending_held(CUstream stream)
 {
-    struct slr_comm *c = slr_pending_may_observe(stream) ? slr_pending_find(is_holder, stream) : NULL;
-    slr_comm_put(c);
-    return c != NULL;
+    struct slr_lane *lane = slr_pending_may_observe(stream) ? slr_pending_find(is_holder, stream) : NULL;
+    slr_lane_put(lane);
+    return lane != NULL;
 }
 
 bool slr_pending_observed(const struct slr_operation *op)
 {
     struct sight s = sight_of(op);
-    struct slr_comm *c = next_observed(&s);
-    slr_comm_put(c);
-    return c != NULL;
+    struct slr_lane *lane = next_observed(&s);
+    slr_lane_put(lane);
+    return lane != NULL;
 }
 
 void slr_pending_join_stream(CUstream stream, enum slr_reason why, const char *who)

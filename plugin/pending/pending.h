@@ -106,6 +106,8 @@
 #include <stdbool.h>
 #include "base/reason.h"
 
+struct slr_gather;
+struct slr_lane;
 struct slr_observed;
 
 /* What the gate has decoded, with the guard up: joins the holders that the call could observe. True: done in
@@ -126,7 +128,17 @@ void slr_pending_events_unseen(void);
 /* Before code can run that bypasses slipring (base/real.h): joins all that is pending, also in captures and
  * in other contexts, and records what is to be ordered later (order.h). Without locks; from inside of slipring's own
  * calls it does nothing, as the thread may hold them. */
-
 void slr_pending_opening(void);
+
+/* Under the lane's lock: the ring has enqueued it, and it is pending. What it points to is not kept. */
+void slr_pending_enqueued(struct slr_lane *lane, const struct slr_gather *g);
+
+/* Under the lane's lock: joins all holders (no-op when not pending). Its context need not be current. */
+void slr_pending_join(struct slr_lane *lane, enum slr_reason why, const char *who);
+
+/* Without locks, in a group end. The gather's group has the communicator's operations on `stream`,
+ * too, so what is put there later has to see it: makes the stream a holder, a partner of the
+ * origin, or joins the gather. Does nothing when it is not pending. */
+void slr_pending_share(struct slr_lane *lane, CUstream stream);
 
 #endif

@@ -2,43 +2,44 @@
 /* What the gate tells, handed to those that it concerns (pending.h). */
 #include "base/status.h"
 #include "cache/captures.h"
+#include "plugin/comm/comm.h"
 #include "plugin/pending/pending_state.h"
 #include "plugin/pending/pending.h"
 #include "plugin/pending/order.h"
 
 /* Without a current context nothing is known of what is observed: all communicators match. */
-static bool in_context(struct slr_comm *c, void *ctx)
+static bool in_context(struct slr_lane *lane, void *ctx)
 {
-    return !ctx || c->shared.ctx == ctx;
+    return !ctx || lane->ring.ctx == ctx;
 }
 
 /* Of other contexts nothing is joined: most of what comes here waits for one alone, but that may be another than the
  * current one. Visits all, as it never matches. */
-static bool show(struct slr_comm *c, void *nothing)
+static bool show(struct slr_lane *lane, void *nothing)
 {
     (void)nothing;
-    atomic_store(&c->pending->shown, true);
+    atomic_store(&lane->pending->shown, true);
     return false;
 }
 
-static bool on_device(struct slr_comm *c, void *device)
+static bool on_device(struct slr_lane *lane, void *device)
 {
-    return c->shared.device == *(const CUdevice *)device;
+    return lane->comm->shared.device == *(const CUdevice *)device;
 }
 
-static void join_each(bool (*match)(struct slr_comm *c, void *what), void *what, const struct slr_observed *o)
+static void join_each(bool (*match)(struct slr_lane *lane, void *what), void *what, const struct slr_observed *o)
 {
-    for (struct slr_comm *c; (c = slr_pending_find(match, what)) != NULL;) {
-        slr_comm_lock(c);
-        slr_pending_join(c, o->why, o->who);
-        slr_comm_unlock(c);
-        slr_comm_put(c);
+    for (struct slr_lane *lane; (lane = slr_pending_find(match, what)) != NULL;) {
+        slr_lane_lock(lane);
+        slr_pending_join(lane, o->why, o->who);
+        slr_lane_unlock(lane);
+        slr_lane_put(lane);
     }
 }
 
-static bool each(struct slr_comm *c, void *nothing)
+static bool each(struct slr_lane *lane, void *nothing)
 {
-    (void)c, (void)nothing;
+    (void)lane, (void)nothing;
     return true;
 }
 
@@ -63,11 +64,11 @@ static void join_all(const struct slr_observed *o)
     slr_real.cuCtxGetCurrent(&ctx);
     slr_pending_find(show, NULL);
     join_each(in_context, ctx, o);
-    struct slr_comm *rest = slr_pending_find(each, NULL);
+    struct slr_lane *rest = slr_pending_find(each, NULL);
     if (rest && find_devices(o, device))
         for (int i = 0; i < 2; i++)
             join_each(on_device, &device[i], o);
-    slr_comm_put(rest);
+    slr_lane_put(rest);
 }
 
 bool slr_pending_observe(const struct slr_observed *o, CUresult *answer)
@@ -107,21 +108,21 @@ bool slr_pending_observe(const struct slr_observed *o, CUresult *answer)
 }
 
 /* From the latest to the first: `before` is the number of the one that was found last. */
-static bool comes_before(struct slr_comm *c, void *before)
+static bool comes_before(struct slr_lane *lane, void *before)
 {
-    return c->pending->serial < *(const uint64_t *)before;
+    return lane->pending->serial < *(const uint64_t *)before;
 }
 
 static void join_before_opening(void)
 {
     uint64_t before = UINT64_MAX;
-    for (struct slr_comm *c; (c = slr_pending_find(comes_before, &before)) != NULL;) {
-        before = c->pending->serial;
-        if (slr_comm_lock_soon(c)) {
-            slr_pending_join(c, SLR_R_JOIN_BYPASSED, "dlopen");
-            slr_comm_unlock(c);
+    for (struct slr_lane *lane; (lane = slr_pending_find(comes_before, &before)) != NULL;) {
+        before = lane->pending->serial;
+        if (slr_lane_lock_soon(lane)) {
+            slr_pending_join(lane, SLR_R_JOIN_BYPASSED, "dlopen");
+            slr_lane_unlock(lane);
         }
-        slr_comm_put(c);
+        slr_lane_put(lane);
     }
 }
 
@@ -130,9 +131,9 @@ static void order_before_opening(void)
     struct slr_comm *comms[SLR_MANY_COMMS];
     int n = slr_comm_hold_all(comms, SLR_MANY_COMMS);
     for (int i = 0; i < n; i++) {
-        if (slr_comm_lock_soon(comms[i])) {
+        if (slr_lane_lock_soon(comms[i]->lane)) {
             slr_order_note(comms[i]);
-            slr_comm_unlock(comms[i]);
+            slr_lane_unlock(comms[i]->lane);
         }
         slr_comm_put(comms[i]);
     }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Queries of streams that hold pending gathers (pending.h). */
 #include "cache/captures.h"
+#include "plugin/comm/comm.h"
 #include "plugin/pending/pending_state.h"
 
 /* A look at one pending gather after another, the latest first, for a query of `stream`. */
@@ -14,51 +15,51 @@ struct looks {
 
 /* A query tells of the stream's own work alone; of the legacy default stream, of all that it waits for. `aside`: and
  * a GEMM aside is a part of that. */
-static bool is_shown(const struct looks *l, const struct slr_comm *c, bool aside)
+static bool is_shown(const struct looks *l, const struct slr_lane *lane, bool aside)
 {
-    for (unsigned i = 0; i < c->pending->holders; i++) {
-        const struct slr_holder *h = &c->pending->holder[i];
-        if ((!l->ctx || l->ctx == c->shared.ctx) && (h->stream == l->stream || (!l->stream && h->blocking)) &&
+    for (unsigned i = 0; i < lane->pending->holders; i++) {
+        const struct slr_holder *h = &lane->pending->holder[i];
+        if ((!l->ctx || l->ctx == lane->ring.ctx) && (h->stream == l->stream || (!l->stream && h->blocking)) &&
             (!aside || h->aside))
             return true;
     }
     return false;
 }
 
-static bool is_next(struct slr_comm *c, void *looks)
+static bool is_next(struct slr_lane *lane, void *looks)
 {
     struct looks *l = looks;
-    if (c->pending->serial >= l->serial || !is_shown(l, c, false))
+    if (lane->pending->serial >= l->serial || !is_shown(l, lane, false))
         return false;
-    l->serial = c->pending->serial;
-    l->carried = c->pending->carried;
-    l->aside = is_shown(l, c, true);
+    l->serial = lane->pending->serial;
+    l->carried = lane->pending->carried;
+    l->aside = is_shown(l, lane, true);
     return true;
 }
 
 /* The driver is about to say that the stream is ready: what the host does from then on comes behind the gather, on
  * whatever stream. But a GEMM that reads `send` may be on its way there, in another thread: then it has come first. */
-static bool show(struct slr_comm *c, void *looks)
+static bool show(struct slr_lane *lane, void *looks)
 {
-    if (!is_shown(looks, c, false))
+    if (!is_shown(looks, lane, false))
         return false;
-    atomic_store(&c->pending->shown, true);
-    return atomic_load(&c->pending->read);
+    atomic_store(&lane->pending->shown, true);
+    return atomic_load(&lane->pending->read);
 }
 
 /* What is joined meanwhile the driver knows of, and the ring's streams may have the next gather. */
-static bool is_still(struct slr_comm *c, void *looks)
+static bool is_still(struct slr_lane *lane, void *looks)
 {
     const struct looks *l = looks;
-    return c->pending->serial == l->serial && is_shown(l, c, false);
+    return lane->pending->serial == l->serial && is_shown(l, lane, false);
 }
 
 /* An error is the driver's to tell. */
-static bool under_way(struct slr_comm *c, const struct looks *l)
+static bool under_way(struct slr_lane *lane, const struct looks *l)
 {
-    if (slr_shared_enter(&c->shared) != SLR_OK)
+    if (slr_shared_enter(&lane->comm->shared) != SLR_OK)
         return false;
-    const CUresult r = slr_ring_query(&c->ring, l->carried, l->aside);
+    const CUresult r = slr_ring_query(&lane->ring, l->carried, l->aside);
     slr_shared_leave();
     return r == CUDA_ERROR_NOT_READY;
 }
@@ -67,14 +68,14 @@ static bool shows_gather(CUstream stream)
 {
     struct looks l = {.stream = stream, .ctx = stream ? NULL : slr_stream_context(stream), .serial = UINT64_MAX};
     bool busy = false;
-    for (struct slr_comm *c; !busy && (c = slr_pending_find(is_next, &l)) != NULL;) {
-        struct slr_comm *still = under_way(c, &l) ? slr_pending_find(is_still, &l) : NULL;
+    for (struct slr_lane *lane; !busy && (lane = slr_pending_find(is_next, &l)) != NULL;) {
+        struct slr_lane *still = under_way(lane, &l) ? slr_pending_find(is_still, &l) : NULL;
         busy = still != NULL;
-        slr_comm_put(still);
-        slr_comm_put(c);
+        slr_lane_put(still);
+        slr_lane_put(lane);
     }
-    struct slr_comm *read = busy ? NULL : slr_pending_find(show, &l);
-    slr_comm_put(read);
+    struct slr_lane *read = busy ? NULL : slr_pending_find(show, &l);
+    slr_lane_put(read);
     return busy || read;
 }
 

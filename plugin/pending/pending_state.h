@@ -19,7 +19,7 @@
 #define SLR_PLUGIN_PENDING_PENDING_STATE_H
 
 #include "kernels/gemm.h"
-#include "plugin/comm/comm.h"
+#include "plugin/comm/lane.h"
 #include "plugin/comm/stream.h"
 #include "plugin/pending/pending.h"
 
@@ -52,24 +52,15 @@ struct slr_pending {
     CUevent carrier[SLR_CARRIERS];
     unsigned carriers;
     uint64_t unseen;       /* the count of pending_events.c for which `carrier` holds */
-    struct slr_comm *next; /* in the list of pending communicators */
+    struct slr_lane *next; /* in the list of those with a pending gather */
 };
-
-/* Under the communicator's lock: joins all holders (no-op when not pending). The communicator's
- * context need not be current. */
-void slr_pending_join(struct slr_comm *c, enum slr_reason why, const char *who);
-
-/* Without locks, in a group end. The gather's group has the communicator's operations on `stream`,
- * too, so what is put there later has to see it: makes the stream a holder, a partner of the
- * origin, or joins the gather. Does nothing when it is not pending. */
-void slr_pending_share(struct slr_comm *c, CUstream stream);
 
 void slr_table_lock(void);
 void slr_table_unlock(void);
 
-/* A pending communicator for which `match` says yes, held: slr_comm_put() ends that. NULL: none.
+/* A lane with a pending gather for which `match` says yes, its communicator held: slr_lane_put() ends that. NULL: none.
  * `match` is called under the table lock. */
-struct slr_comm *slr_pending_find(bool (*match)(struct slr_comm *c, void *ctx), void *ctx);
+struct slr_lane *slr_pending_find(bool (*match)(struct slr_lane *lane, void *ctx), void *ctx);
 
 /* slr_pending_observe() for one kind of call each. */
 bool slr_pending_record(const struct slr_observed *o, CUresult *answer);
@@ -82,14 +73,14 @@ void slr_pending_event_end(CUevent event);
 /* An operation that is about to be put on a stream. */
 struct slr_operation {
     CUstream stream;           /* as slr_stream_name() calls it */
-    const struct slr_comm *of; /* `stream` as a holder of this one's gather need not be joined; or NULL */
+    const struct slr_lane *of; /* `stream` as a holder of this one's gather need not be joined; or NULL */
     /* Whether it may overtake the gather on `stream` (pending.h). Under the table lock. Or NULL. */
-    bool (*overtakes)(const struct slr_comm *c, const void *what);
+    bool (*overtakes)(const struct slr_lane *lane, const void *what);
     const void *what;
     bool waits_for_nothing; /* of what overtakes: so events may be recorded behind it, by the carrier */
     /* Of what overtakes: the communicator whose operation it is. Events behind it may come after it on
      * the carrier of that one's gather (pending.h). Or NULL. */
-    const struct slr_comm *among;
+    const struct slr_lane *among;
     enum slr_reason why; /* of joins, for the log */
     const char *who;
     const struct slr_gemm *gemm; /* that it is, described if it can be; or NULL */
@@ -98,11 +89,11 @@ struct slr_operation {
 
 /* Under the communicator's lock. A holder of its gather is about to be made to wait. Counts that, and
  * writes a line for each reason, shape and GEMM (note.c). */
-void slr_note_join(const struct slr_comm *c, enum slr_reason why, const struct slr_operation *op);
+void slr_note_join(const struct slr_lane *lane, enum slr_reason why, const struct slr_operation *op);
 
 /* Likewise: the operation overtakes the gather. Writes a line if it is a GEMM, which was to consume it
  * perhaps, and reads something else. */
-void slr_note_overtaken(const struct slr_comm *c, const struct slr_operation *op);
+void slr_note_overtaken(const struct slr_lane *lane, const struct slr_operation *op);
 
 /* Without any of the locks. Joins the holders that the operation could observe, but for those that
  * it overtakes. */
@@ -115,22 +106,22 @@ bool slr_pending_may_observe(CUstream stream);
 bool slr_pending_observed(const struct slr_operation *op);
 
 /* With either lock. `stream` as a holder of the gather, NULL: it is none. */
-struct slr_holder *slr_pending_holder(struct slr_comm *c, CUstream stream);
+struct slr_holder *slr_pending_holder(struct slr_lane *lane, CUstream stream);
 
 /* Under the communicator's lock, all that follow. `stream` is a name that slr_stream_name()
  * returned. */
 
-/* The ring has enqueued c->pending->gather. */
-void slr_pending_add(struct slr_comm *c);
+/* The ring has enqueued c->lane->pending->gather. */
+void slr_pending_add(struct slr_lane *lane);
 
 /* Makes `stream` a follower. There must be room. */
-void slr_pending_follow(struct slr_comm *c, CUstream stream);
+void slr_pending_follow(struct slr_lane *lane, CUstream stream);
 
 /* The GEMM, called on a holder, has been enqueued aside: what the holder is joined with now. Not while another one is. */
-void slr_pending_aside(struct slr_comm *c, CUstream stream, const struct slr_gemm *gemm);
-bool slr_pending_has_aside(const struct slr_comm *c);
+void slr_pending_aside(struct slr_lane *lane, CUstream stream, const struct slr_gemm *gemm);
+bool slr_pending_has_aside(const struct slr_lane *lane);
 
 /* The holder was joined by somebody else's enqueues: a GEMM that consumed the gather. */
-void slr_pending_consumed(struct slr_comm *c, CUstream stream);
+void slr_pending_consumed(struct slr_lane *lane, CUstream stream);
 
 #endif

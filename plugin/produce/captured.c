@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "plugin/comm/comm.h"
 #include "plugin/produce/product.h"
 
 #include <pthread.h>
@@ -6,6 +7,7 @@
 #include "base/real.h"
 #include "base/status.h"
 #include "cache/captures.h"
+#include "plugin/produce/product_parts.h"
 #include "plugin/timeline/timeline.h"
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of each communicator's `captured` */

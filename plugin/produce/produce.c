@@ -10,9 +10,14 @@
 #include "base/settings.h"
 #include "base/status.h"
 #include "cache/captures.h"
+#include "kernels/gemm.h"
+#include "plugin/comm/call.h"
+#include "plugin/comm/comm.h"
+#include "plugin/comm/lane.h"
 #include "plugin/comm/stream.h"
 #include "plugin/connect/connect.h"
 #include "plugin/produce/product.h"
+#include "plugin/produce/product_parts.h"
 #include "plugin/timeline/timeline.h"
 #include "plugin/trials/trials.h"
 #include "plugin/util/consumer.h"
@@ -285,8 +290,8 @@ static bool produce(struct slr_comm *c, const struct slr_gemm *gemm, CUstream st
                     int64_t quantum)
 {
     const bool captured = slr_stream_may_capture(stream);
-    const size_t most = slr_scatter_most(&c->ring); /* 0: it is being connected */
-    if (most && shard > most)                       /* its parts would not be sent */
+    const size_t most = slr_scatter_most(&c->lane->ring); /* 0: it is being connected */
+    if (most && shard > most)                             /* its parts would not be sent */
         return false;
     const int64_t blocks = blocks_of(c, gemm, stream, shard, captured);
     if (!blocks || slr_shared_work_begin(&c->shared) != SLR_OK)
@@ -329,9 +334,9 @@ bool slr_produce_gemm(struct slr_gemm *gemm, CUstream stream, CUcontext ctx, cub
     int64_t quantum;
     if (c->shared.ctx == ctx && c->pass == SLR_R_RING && atomic_load(&c->error) == ncclSuccess &&
         !stays_whole(c, stream, shard) && slr_gemm_blocks(gemm, c->nranks, shard, &quantum)) {
-        slr_comm_lock(c);
+        slr_lane_lock(c->lane);
         done = produce(c, gemm, stream, name, shard, quantum);
-        slr_comm_unlock(c);
+        slr_lane_unlock(c->lane);
         pthread_mutex_lock(&lock);
         wrong(name, ctx); /* until the call comes */
         struct pair *pair = done ? pair_of(name, ctx) : NULL;

@@ -22,8 +22,10 @@
 #ifndef SLR_PLUGIN_PRODUCE_PRODUCE_H
 #define SLR_PLUGIN_PRODUCE_PRODUCE_H
 
-#include "plugin/comm/call.h"
 #include "plugin/produce/product.h"
+
+struct slr_call;
+struct slr_gemm;
 
 enum { SLR_SCATTERS_OFF, SLR_SCATTERS_AUTO, SLR_SCATTERS_ALWAYS }; /* SLIPRING_REDUCE_SCATTER */
 

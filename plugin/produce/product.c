@@ -5,7 +5,10 @@
 #include "base/real.h"
 #include "base/status.h"
 #include "cache/captures.h"
+#include "plugin/comm/comm.h"
+#include "plugin/comm/lane.h"
 #include "plugin/comm/stream.h"
+#include "plugin/produce/product_parts.h"
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct slr_product *list; /* of live ones */
@@ -246,10 +249,10 @@ static void stream_waits(const struct slr_observed *o)
     pthread_mutex_lock(&lock);
     struct slr_comm *c = leader(&w);
     pthread_mutex_unlock(&lock);
-    if (c && slr_comm_lock_soon(c)) {
+    if (c && slr_lane_lock_soon(c->lane)) {
         if (c->product)
             follow(c, &w);
-        slr_comm_unlock(c);
+        slr_lane_unlock(c->lane);
     } else if (c) {
         drop(w.ctx);
     }

@@ -1,173 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Captures: recorders, and what they record. */
-#include "base/settings.h"
+/* Calls on their way into captures. */
 #include "plugin/record/record_impl.h"
 
-#include <stdlib.h>
-#include <string.h>
-#include "base/status.h"
 #include "base/log.h"
 #include "base/real.h"
+#include "base/status.h"
 #include "cache/captures.h"
 #include "plugin/comm/group_record.h"
+#include "plugin/comm/lane.h"
 #include "plugin/connect/connect.h"
-#include "plugin/pending/pending_state.h"
-#include "plugin/pending/order.h"
+#include "plugin/graphs/graphs.h"
 #include "plugin/graphs/recorded.h"
-#include "plugin/record/replay.h"
+#include "plugin/pending/pending.h"
 #include "plugin/timeline/timeline.h"
 #include "plugin/trials/trials.h"
-
-/* A copy that is cut, for the parts of a GEMM, is slower below that size (docs/measurements.md). */
-#define LARGE_SHARD ((size_t)32 << 20)
-
-/* Stands for a communicator in one capture. */
-struct slr_recorder {
-    struct slr_comm comm; /* first; in no list of communicators */
-    struct slr_order order;
-    struct slr_pending pending;
-    unsigned calls;
-    _Atomic bool drawn; /* its ring's streams are in the capture */
-    struct slr_recorder *next;
-};
-
-/* Under the lock: the list, and which capture a recorder serves. */
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static struct slr_recorder *list;
-static _Atomic unsigned serving;
-
-/* ---- recorders ---- */
-
-static enum slr_status open_ring(struct slr_recorder *r)
-{
-    SLR_TRY(slr_shared_enter(&r->comm.shared));
-    enum slr_status s = slr_ring_open(&r->comm.ring);
-    slr_shared_leave();
-    return s;
-}
-
-static struct slr_recorder *new_recorder(struct slr_comm *c)
-{
-    struct slr_recorder *r = calloc(1, sizeof *r);
-    if (!r)
-        return NULL;
-    struct slr_comm *own = &r->comm;
-    own->records = c;
-    own->id = c->id;
-    memcpy(own->name, c->name, sizeof own->name);
-    own->rank = c->rank;
-    own->nranks = c->nranks;
-    own->pass = SLR_R_RING;
-    own->shared = (struct slr_shared){.control = c->shared.control,
-                                      .rank = c->rank,
-                                      .nranks = c->nranks,
-                                      .device = c->shared.device,
-                                      .ctx = c->shared.ctx,
-                                      .resets = c->shared.resets};
-    own->link = c->link;
-    own->order = &r->order;
-    own->pending = &r->pending;
-    pthread_mutex_init(&own->lock, NULL);
-    own->ring = (struct slr_ring){.rank = c->rank, .nranks = c->nranks, .ctx = c->ring.ctx};
-    if (open_ring(r) != SLR_OK) {
-        pthread_mutex_destroy(&own->lock);
-        free(r);
-        return NULL;
-    }
-    return r;
-}
-
-/* The words and the staging may be others than in the capture before. */
-static void begin(struct slr_recorder *r, const struct slr_comm *c, unsigned long long capture)
-{
-    struct slr_ring *ring = &r->comm.ring;
-    ring->flags = c->ring.flags;
-    ring->dflags = c->ring.dflags;
-    ring->slot = c->ring.slot;
-    memcpy(ring->slots, c->ring.slots, sizeof ring->slots);
-    ring->twin = c->ring.twin;
-    ring->carrying = ring->restated = ring->behind = false;
-    ring->entries = 0;
-    atomic_store(&r->comm.error, ncclSuccess);
-    memset(&r->order, 0, sizeof r->order);
-    r->calls = 0;
-    atomic_store(&r->drawn, false);
-    r->comm.capture = capture;
-}
-
-/* The one that serves the capture, or a free one, or a new one. */
-static struct slr_recorder *recorder_of(struct slr_comm *c, unsigned long long capture)
-{
-    pthread_mutex_lock(&lock);
-    struct slr_recorder *unused = NULL, *r = list;
-    for (; r && !(r->comm.records == c && r->comm.capture == capture); r = r->next)
-        if (r->comm.records == c && !r->comm.capture)
-            unused = r;
-    pthread_mutex_unlock(&lock);
-    if (r)
-        return r;
-    struct slr_recorder *fresh = unused ? NULL : new_recorder(c);
-    r = unused ? unused : fresh;
-    if (!r)
-        return NULL;
-    pthread_mutex_lock(&lock);
-    begin(r, c, capture);
-    if (fresh) {
-        fresh->next = list;
-        list = fresh;
-    }
-    atomic_fetch_add(&serving, 1);
-    pthread_mutex_unlock(&lock);
-    return r;
-}
-
-/* ---- a gather ---- */
-
-/* Under the recorder's lock, as what follows. */
-static enum slr_status enqueue(struct slr_comm *c, const struct slr_call *call, struct slr_recorded_gather *g)
-{
-    struct slr_route route[SLR_MAX_RANKS];
-    struct slr_gather gather = {.send = (CUdeviceptr)(uintptr_t)g->send,
-                                .recv = (CUdeviceptr)(uintptr_t)g->recv,
-                                .stream = call->stream,
-                                .route = route,
-                                .wanted = g->shard < LARGE_SHARD ? SLR_WANTS_SHARDS : SLR_WANTS_CHUNKS,
-                                .plan = g->plan};
-    slr_record_routes(&c->ring, route);
-    c->ring.recorded = &g->nodes;
-    enum slr_status s = slr_ring_begin(&c->ring, &gather);
-    if (s == SLR_OK)
-        s = slr_ring_finish(&c->ring, &gather);
-    c->ring.recorded = NULL;
-    gather.route = NULL;
-    c->pending->gather = gather;
-    return s;
-}
-
-static enum slr_status enter(struct slr_comm *recorder, const struct slr_call *call, struct slr_recorded_gather *g,
-                             bool first)
-{
-    slr_timeline_capture(recorder, call, &g->plan, NULL, &g->stamps);
-    /* Nothing of the capture before is waited for. */
-    return slr_ring_entry(&recorder->ring, call->stream, first);
-}
-
-static enum slr_status put(struct slr_comm *recorder, const struct slr_call *call, struct slr_recorded_gather *g,
-                           bool first)
-{
-    (void)first;
-    SLR_TRY(enqueue(recorder, call, g));
-    slr_pending_add(recorder);
-    return SLR_OK;
-}
-
-static enum slr_status prepare(struct slr_comm *c, struct slr_recorded_gather *g, struct slr_stand_ins *stand_ins)
-{
-    g->plan = slr_plan_make(g->shard, c->nranks, c->ring.slot, (uint32_t)slr_get(SLR_S_CHUNKS));
-    return slr_record_memory_find(c, g, stand_ins);
-}
-
-/* ---- any call ---- */
 
 static const char *function_of(const struct slr_recording *x)
 {
@@ -178,46 +24,46 @@ static enum slr_status take_steps(struct slr_recording *x, unsigned steps)
 {
     const struct slr_capture *what = x->call.flow->capture;
     const char *name = function_of(x);
-    struct slr_comm *c = &x->recorder->comm;
+    struct slr_lane *lane = x->lane;
     enum slr_status s = SLR_OK;
     if (steps & SLR_RECORD_ENTER) {
-        x->first = x->recorder->calls++ == 0;
+        x->first = slr_recorder_enter(lane);
         if (what->enter)
-            s = what->enter(c, &x->call, &x->g, x->first);
+            s = what->enter(lane, &x->call, &x->g, x->first);
     }
     if (s == SLR_OK && steps & SLR_RECORD_PUT)
-        s = what->put(c, &x->call, &x->g, x->first);
+        s = what->put(lane, &x->call, &x->g, x->first);
     if (s == SLR_OK && steps & SLR_RECORD_LEAVE && what->leave)
-        s = what->leave(c, &x->call, &x->g);
+        s = what->leave(lane, &x->call, &x->g);
     /* What another thread puts on its own default stream, which has the same name, is not in this capture. */
     if (s == SLR_OK && steps & SLR_RECORD_LEAVE && x->call.stream == CU_STREAM_PER_THREAD)
-        slr_pending_join(c, SLR_R_JOIN_PER_THREAD, name);
+        slr_pending_join(lane, SLR_R_JOIN_PER_THREAD, name);
     if (s == SLR_OK && steps & SLR_RECORD_LEAVE && slr_reach_doubtful())
-        slr_pending_join(c, SLR_R_JOIN_BYPASSED, name);
+        slr_pending_join(lane, SLR_R_JOIN_BYPASSED, name);
     return s;
 }
 
 enum slr_status slr_recording_steps(struct slr_recording *x, unsigned steps)
 {
-    struct slr_comm *c = &x->recorder->comm;
+    struct slr_lane *lane = x->lane;
     if (steps & SLR_RECORD_ENTER)
         slr_reach_look();
     /* What this call sends may be what an earlier one on the stream is still gathering. */
     if (steps & SLR_RECORD_ENTER)
         slr_pending_join_stream(x->call.stream, SLR_R_JOIN_NEXT_GATHER, function_of(x));
-    slr_comm_lock(c);
+    slr_lane_lock(lane);
     if (steps & SLR_RECORD_ENTER)
-        slr_pending_join(c, SLR_R_JOIN_NEXT_GATHER, function_of(x));
-    enum slr_status s = slr_shared_work_begin(&c->shared);
+        slr_pending_join(lane, SLR_R_JOIN_NEXT_GATHER, function_of(x));
+    enum slr_status s = slr_shared_work_begin(&lane->comm->shared);
     if (s == SLR_OK) {
         s = take_steps(x, steps);
         if (s == SLR_OK)
-            atomic_store(&x->recorder->drawn, true);
+            slr_recorder_drawn(lane);
         else
-            slr_timeline_close(c);
+            slr_timeline_close(lane);
         slr_shared_work_end();
     }
-    slr_comm_unlock(c);
+    slr_lane_unlock(lane);
     return s;
 }
 
@@ -238,8 +84,8 @@ enum slr_status slr_recording_open(struct slr_recording *x, const struct slr_cal
     SLR_TRY(call->flow->capture->prepare(c, &x->g, &x->stand_ins));
     x->prepared = true;
     x->g.nodes.stand_ins = &x->stand_ins;
-    x->recorder = recorder_of(c, x->capture);
-    return x->recorder ? SLR_OK : SLR_NOMEM;
+    x->lane = slr_recorder_of(c, x->capture);
+    return x->lane ? SLR_OK : SLR_NOMEM;
 }
 
 ncclResult_t slr_recording_close(struct slr_recording *x, enum slr_status s)
@@ -326,96 +172,4 @@ enum slr_reason slr_record_call(struct slr_call *call, ncclResult_t *r)
     }
     *r = slr_in_group() ? keep(call) : record_now(call);
     return SLR_R_GRAPH;
-}
-
-const struct slr_capture slr_capture_gather = {
-    .prepare = prepare, .enter = enter, .put = put, .replay = slr_replay_gather};
-
-/* ---- the end of a capture ---- */
-
-/* Streams of the recorder that the program has not made anybody wait for. */
-static void take_back(struct slr_recorder *r, CUstream stream)
-{
-    struct slr_ring *ring = &r->comm.ring;
-    const CUstream own[] = {ring->pull, ring->tail, ring->publish, ring->own, ring->carrier};
-    for (size_t i = 0; i < sizeof own / sizeof *own; i++)
-        if (slr_graph_capture(own[i], NULL) == r->comm.capture) {
-            slr_real.cuEventRecord(ring->entry, own[i]);
-            slr_real.cuStreamWaitEvent(stream, ring->entry, 0);
-        }
-}
-
-static struct slr_recorder *next_of(unsigned long long capture, const struct slr_recorder *after)
-{
-    pthread_mutex_lock(&lock);
-    struct slr_recorder *r = after ? after->next : list;
-    while (r && r->comm.capture != capture)
-        r = r->next;
-    pthread_mutex_unlock(&lock);
-    return r;
-}
-
-void slr_record_end(CUstream stream)
-{
-    const unsigned long long capture = atomic_load(&serving) ? slr_graph_capture(stream, NULL) : 0;
-    if (!capture)
-        return;
-    slr_guard++;
-    for (struct slr_recorder *r = next_of(capture, NULL); r; r = next_of(capture, r)) {
-        slr_comm_lock(&r->comm);
-        slr_pending_join(&r->comm, SLR_R_JOIN_OTHER_OP, "cuStreamEndCapture");
-        if (slr_shared_work_begin(&r->comm.shared) == SLR_OK) {
-            take_back(r, stream);
-            slr_shared_work_end();
-        }
-        slr_comm_unlock(&r->comm);
-    }
-    slr_guard--;
-}
-
-/* Of a capture that was broken the driver does not tell which it was: one whose streams capture nothing any more. */
-static bool has_ended(const struct slr_recorder *r, unsigned long long capture)
-{
-    return capture ? r->comm.capture == capture
-                   : r->comm.capture && atomic_load(&r->drawn) && !slr_stream_captures(r->comm.ring.pull);
-}
-
-void slr_record_ended(unsigned long long capture)
-{
-    if (!atomic_load(&serving))
-        return;
-    pthread_mutex_lock(&lock);
-    for (struct slr_recorder *r = list; r; r = r->next)
-        if (has_ended(r, capture)) {
-            r->comm.capture = 0;
-            atomic_fetch_sub(&serving, 1);
-        }
-    pthread_mutex_unlock(&lock);
-}
-
-/* Off the list. */
-static struct slr_recorder *take_recorder(const struct slr_comm *c)
-{
-    pthread_mutex_lock(&lock);
-    struct slr_recorder **at = &list;
-    while (*at && (*at)->comm.records != c)
-        at = &(*at)->next;
-    struct slr_recorder *r = *at;
-    if (r)
-        *at = r->next;
-    if (r && r->comm.capture)
-        atomic_fetch_sub(&serving, 1);
-    pthread_mutex_unlock(&lock);
-    return r;
-}
-
-void slr_record_close(struct slr_comm *c)
-{
-    for (struct slr_recorder *r; (r = take_recorder(c)) != NULL; free(r)) {
-        slr_comm_lock(&r->comm);
-        slr_pending_join(&r->comm, SLR_R_JOIN_DESTROY, "the communicator's end"); /* in a capture that goes on */
-        slr_comm_unlock(&r->comm);
-        slr_ring_close(&r->comm.ring);
-        pthread_mutex_destroy(&r->comm.lock);
-    }
 }

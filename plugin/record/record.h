@@ -3,7 +3,7 @@
  * says what is otherwise.
  *
  * Capture. ncclAllGather on a capturing stream becomes the ring's work in the graph that is
- * recorded. A *recorder* does that: what stands for the communicator while one capture lasts, with
+ * recorded. A *recorder* does that: a lane (comm/lane.h) that the communicator has for one capture, with
  * streams and events of its own, which capture; so a gather is pending in the graph, is joined by
  * whatever looks, carried by events and consumed by GEMMs by the same code as outside of graphs
  * (pending.h, fuse.h). The end of the capture joins all of it. What the gather's nodes are to be
@@ -58,7 +58,13 @@
 #define SLR_PLUGIN_RECORD_RECORD_H
 
 #include <stdbool.h>
-#include "plugin/comm/call.h"
+#include "base/real.h"
+#include "base/reason.h"
+#include "base/status.h"
+#include "plugin/comm/shared.h"
+
+struct slr_call;
+struct slr_comm;
 
 #define SLR_RECORD_MOST (SLR_TRANSFERS / 2)
 
@@ -69,6 +75,7 @@ enum slr_reason slr_record_call(struct slr_call *call, ncclResult_t *r);
 /* How a collective's calls are recorded and replayed (struct slr_flow's `capture`). */
 struct slr_recorded_gather;
 struct slr_stand_ins;
+struct slr_lane;
 struct slr_capture {
     /* Whether calls of its size are the ring's, when they are captured. NULL: as trials/trials.h says. */
     bool (*chosen)(struct slr_call *call);
@@ -76,14 +83,14 @@ struct slr_capture {
     enum slr_reason (*can)(const struct slr_call *call);
     /* Fills what depends on the memory; without locks. */
     enum slr_status (*prepare)(struct slr_comm *c, struct slr_recorded_gather *g, struct slr_stand_ins *stand_ins);
-    /* Marks where it may start; puts it into the capture, on the recorder's ring; and what comes behind it on its
-     * stream, or NULL. Under the recorder's lock, its context current. `first`: of the capture. Of a group each is
+    /* Marks where it may start; puts it into the capture, on the ring of its lane; and what comes behind it on its
+     * stream, or NULL. Under the lane's lock, its context current. `first`: of the capture. Of a group each is
      * done for all calls before the next. */
-    enum slr_status (*enter)(struct slr_comm *recorder, const struct slr_call *call, struct slr_recorded_gather *g,
+    enum slr_status (*enter)(struct slr_lane *lane, const struct slr_call *call, struct slr_recorded_gather *g,
                              bool first);
-    enum slr_status (*put)(struct slr_comm *recorder, const struct slr_call *call, struct slr_recorded_gather *g,
+    enum slr_status (*put)(struct slr_lane *lane, const struct slr_call *call, struct slr_recorded_gather *g,
                            bool first);
-    enum slr_status (*leave)(struct slr_comm *recorder, const struct slr_call *call, struct slr_recorded_gather *g);
+    enum slr_status (*leave)(struct slr_lane *lane, const struct slr_call *call, struct slr_recorded_gather *g);
     /* A launch makes the call: numbers it, agrees with the peers, and gives the graph's nodes what they need. Under the
      * communicator's lock. */
     enum slr_status (*replay)(struct slr_comm *c, struct slr_recorded_gather *g, CUgraphExec exec, CUstream stream);

@@ -9,8 +9,9 @@
  * results. */
 #include <stdlib.h>
 #include "plugin/comm/group_record.h"
+#include "plugin/comm/lane.h"
 #include "plugin/connect/connect.h"
-#include "plugin/pending/pending_state.h"
+#include "plugin/pending/pending.h"
 #include "plugin/record/record_impl.h"
 
 struct slr_recordings {
@@ -21,11 +22,6 @@ struct slr_recordings {
         enum slr_status status;
     } one[];
 };
-
-static struct slr_comm *recorder_of(const struct one *one)
-{
-    return (struct slr_comm *)one->x.recorder;
-}
 
 /* The group's other streams of the communicator. */
 static bool is_other(const struct slr_group_use *use, const struct one *one)
@@ -43,19 +39,19 @@ static bool on_several(const struct slr_group *group, const struct one *one)
 
 static enum slr_status enter_others(const struct slr_group *group, const struct one *one)
 {
-    struct slr_comm *c = recorder_of(one);
+    struct slr_lane *lane = one->x.lane;
     enum slr_status s = SLR_OK;
     for (size_t i = 0; i < group->use_count && s == SLR_OK; i++) {
         if (!is_other(&group->uses[i], one))
             continue;
         slr_pending_join_stream(group->uses[i].stream, SLR_R_JOIN_NEXT_GATHER, "ncclGroupEnd");
-        slr_comm_lock(c);
-        s = slr_shared_work_begin(&c->shared);
+        slr_lane_lock(lane);
+        s = slr_shared_work_begin(&lane->comm->shared);
         if (s == SLR_OK) {
-            s = slr_ring_entry(&c->ring, group->uses[i].stream, false);
+            s = slr_ring_entry(&lane->ring, group->uses[i].stream, false);
             slr_shared_work_end();
         }
-        slr_comm_unlock(c);
+        slr_lane_unlock(lane);
     }
     return s;
 }
@@ -104,18 +100,18 @@ struct slr_recordings *slr_record_group_enter(const struct slr_group *group)
 /* Its streams wait for each other. */
 static enum slr_status cross(const struct slr_group *group, const struct one *one)
 {
-    struct slr_comm *c = recorder_of(one);
-    slr_comm_lock(c);
-    slr_pending_join(c, SLR_R_JOIN_OTHER_OP, "ncclGroupEnd");
-    enum slr_status s = slr_shared_work_begin(&c->shared);
+    struct slr_lane *lane = one->x.lane;
+    slr_lane_lock(lane);
+    slr_pending_join(lane, SLR_R_JOIN_OTHER_OP, "ncclGroupEnd");
+    enum slr_status s = slr_shared_work_begin(&lane->comm->shared);
     const bool begun = s == SLR_OK;
     for (size_t i = 0; i < group->use_count && s == SLR_OK; i++)
         for (size_t j = 0; j < group->use_count && s == SLR_OK; j++)
             if (i != j && group->uses[i].comm == one->x.call.comm && group->uses[j].comm == one->x.call.comm)
-                s = slr_ring_wait_stream(&c->ring, group->uses[i].stream, group->uses[j].stream);
+                s = slr_ring_wait_stream(&lane->ring, group->uses[i].stream, group->uses[j].stream);
     if (begun)
         slr_shared_work_end();
-    slr_comm_unlock(c);
+    slr_lane_unlock(lane);
     return s;
 }
 

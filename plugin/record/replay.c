@@ -3,18 +3,15 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include "base/counters.h"
 #include "base/log.h"
 #include "base/status.h"
-#include "cache/blocks.h"
-#include "plugin/gather/gather.h"
+#include "plugin/comm/call.h"
+#include "plugin/comm/lane.h"
 #include "plugin/graphs/recorded.h"
 #include "plugin/memory/exports.h"
 #include "plugin/pending/order.h"
-#include "plugin/pending/pending_state.h"
+#include "plugin/pending/pending.h"
 #include "plugin/record/record.h"
-#include "plugin/transfer/expect.h"
-#include "plugin/transfer/transfer.h"
 #include "plugin/comm/comm.h"
 #include "plugin/comm/stream.h"
 #include "plugin/graphs/graphs.h"
@@ -93,7 +90,7 @@ static void finish(struct slr_replay *replay, bool launched)
     for (unsigned i = 0; i < replay->comms; i++) {
         if (i < replay->locked) {
             slr_exports_launching(replay->comm[i], false);
-            slr_comm_unlock(replay->comm[i]);
+            slr_lane_unlock(replay->comm[i]->lane);
         }
         slr_comm_put(replay->comm[i]);
     }
@@ -105,7 +102,7 @@ static void finish(struct slr_replay *replay, bool launched)
 static void lock_all(struct slr_replay *replay)
 {
     for (; replay->locked < replay->comms; replay->locked++) {
-        slr_comm_lock(replay->comm[replay->locked]);
+        slr_lane_lock(replay->comm[replay->locked]->lane);
         slr_exports_launching(replay->comm[replay->locked], true);
     }
 }
@@ -122,64 +119,16 @@ static bool is_away(const struct slr_replay *replay, const struct slr_comm *c)
 static enum slr_status order(const struct slr_replay *replay, struct slr_comm *c)
 {
     enum slr_status s;
-    slr_pending_join(c, SLR_R_JOIN_NEXT_GATHER, "cuGraphLaunch");
+    slr_pending_join(c->lane, SLR_R_JOIN_NEXT_GATHER, "cuGraphLaunch");
     SLR_TRY(slr_shared_work_begin(&c->shared));
     if (is_away(replay, c)) {
-        s = slr_order_before_away(c, replay->stream, replay->ctx, true);
+        s = slr_order_before_away(c->lane, replay->stream, replay->ctx, true);
     } else {
-        s = slr_order_before_gather(c, replay->stream);
+        s = slr_order_before_gather(c->lane, replay->stream);
         if (s == SLR_OK)
-            s = slr_ring_await_slots(&c->ring, replay->stream);
+            s = slr_ring_await_slots(&c->lane->ring, replay->stream);
     }
     slr_shared_work_end();
-    return s;
-}
-
-static void count(const struct slr_comm *c, const struct slr_recorded_gather *g, const struct slr_route *route)
-{
-    slr_count_call(g->flow->kind, g->shard * (uint64_t)c->nranks, SLR_R_GRAPH);
-    slr_gather_count_routes(c, route);
-}
-
-/* As any call: slr_gather_ring. */
-static enum slr_status agree(struct slr_comm *c, const struct slr_recorded_gather *g, const struct slr_gather *gather,
-                             struct slr_route *route)
-{
-    struct slr_call call = {.send = g->send,
-                            .recv = g->recv,
-                            .comm = c,
-                            .shard = g->shard,
-                            .passed_alone = atomic_load(&c->passed_alone),
-                            .why = SLR_R_GRAPH};
-    const struct slr_place send = slr_block_find((CUdeviceptr)(uintptr_t)g->send);
-    const struct slr_place recv = slr_block_find((CUdeviceptr)(uintptr_t)g->recv);
-    call.number = ++c->substituted;
-    slr_transfer_owner(&call, &send, route);
-    slr_ring_number(&c->ring, gather);
-    slr_expect_begin(&call, &send);
-    slr_transfer_reader(&call, &recv, route);
-    slr_ring_expects(&c->ring, gather);
-    return slr_recorded_fits(&g->nodes, route, c->rank, c->nranks) ? SLR_OK : SLR_PEER;
-}
-
-enum slr_status slr_replay_gather(struct slr_comm *c, struct slr_recorded_gather *g, CUgraphExec exec, CUstream stream)
-{
-    struct slr_route route[SLR_MAX_RANKS];
-    memset(route, 0, (size_t)c->nranks * sizeof route[0]);
-    struct slr_gather gather = {.send = (CUdeviceptr)(uintptr_t)g->send,
-                                .recv = (CUdeviceptr)(uintptr_t)g->recv,
-                                .route = route,
-                                .plan = g->plan};
-    SLR_TRY(slr_shared_work_begin(&c->shared));
-    enum slr_status s = agree(c, g, &gather, route);
-    if (s == SLR_OK)
-        s = slr_recorded_give(exec, &g->nodes, &c->ring, &gather, atomic_load(&c->ring.issued));
-    if (s == SLR_OK)
-        slr_timeline_replay(c, exec, &g->stamps, c->substituted, stream, route);
-    slr_shared_work_end();
-    slr_exports_end(c, c->substituted);
-    if (s == SLR_OK)
-        count(c, g, route);
     return s;
 }
 
@@ -237,15 +186,15 @@ bool slr_replay_begin(CUgraphExec exec, CUstream stream, struct slr_replay **rep
 
 static enum slr_status behind_here(struct slr_comm *c, CUstream stream)
 {
-    SLR_TRY(SLR_CU(cuEventRecord, c->ring.entry, stream));
-    SLR_TRY(slr_ring_launched(&c->ring, c->ring.entry));
-    return slr_order_after_gather(c, stream);
+    SLR_TRY(SLR_CU(cuEventRecord, c->lane->ring.entry, stream));
+    SLR_TRY(slr_ring_launched(&c->lane->ring, c->lane->ring.entry));
+    return slr_order_after_gather(c->lane, stream);
 }
 
 static enum slr_status behind(const struct slr_replay *replay, struct slr_comm *c)
 {
     SLR_TRY(slr_shared_work_begin(&c->shared));
-    enum slr_status s = is_away(replay, c) ? slr_order_after_away(c, replay->stream, replay->ctx, true)
+    enum slr_status s = is_away(replay, c) ? slr_order_after_away(c->lane, replay->stream, replay->ctx, true)
                                            : behind_here(c, replay->stream);
     slr_shared_work_end();
     return s;
@@ -273,13 +222,13 @@ static bool order_away(struct slr_comm *c, CUstream stream, bool before)
     const CUcontext ctx = slr_stream_context(stream);
     const bool away = ctx && c->shared.ctx && ctx != c->shared.ctx;
     if (away && c->pass == SLR_R_RING && atomic_load(&c->error) == ncclSuccess) {
-        slr_comm_lock(c);
+        slr_lane_lock(c->lane);
         s = slr_shared_work_begin(&c->shared);
         if (s == SLR_OK) {
-            s = (before ? slr_order_before_away : slr_order_after_away)(c, stream, ctx, false);
+            s = (before ? slr_order_before_away : slr_order_after_away)(c->lane, stream, ctx, false);
             slr_shared_work_end();
         }
-        slr_comm_unlock(c);
+        slr_lane_unlock(c->lane);
     }
     slr_guard--;
     if (s != SLR_OK)

@@ -5,10 +5,7 @@
 
 #include <cuda.h>
 #include <stdbool.h>
-#include "base/status.h"
 
-struct slr_comm;
-struct slr_recorded_gather;
 struct slr_replay;
 
 /* Around the driver's launch. `stream`: CU_STREAM_PER_THREAD for the thread's. False: the launch is
@@ -16,9 +13,6 @@ struct slr_replay;
  * communicators are held until the end. `r`: what the launch has answered. */
 bool slr_replay_begin(CUgraphExec exec, CUstream stream, struct slr_replay **replay, CUresult *r);
 void slr_replay_end(struct slr_replay *replay, CUresult r);
-
-/* struct slr_capture's, of a gather. */
-enum slr_status slr_replay_gather(struct slr_comm *c, struct slr_recorded_gather *g, CUgraphExec exec, CUstream stream);
 
 /* A launch of a graph that holds operations of NCCL's (graphs.h) is one itself: it comes behind the communicators'
  * gathers of the ring before it, and those that come later behind all of it (order.h). The gathers in it are passed alone

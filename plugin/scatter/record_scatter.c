@@ -1,5 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/settings.h"
+#include "kernels/timing.h"
+#include "plugin/comm/call.h"
+#include "plugin/comm/lane.h"
+#include "plugin/produce/product_parts.h"
 #include "plugin/scatter/scatter.h"
 
 #include "base/counters.h"
@@ -31,17 +35,17 @@ static enum slr_status go(struct slr_ring *ring, const struct slr_call *call, co
     return SLR_OK;
 }
 
-static enum slr_status run(struct slr_comm *recorder, const struct slr_call *call, struct slr_recorded_gather *g,
+static enum slr_status run(struct slr_lane *lane, const struct slr_call *call, struct slr_recorded_gather *g,
                            struct slr_product *p, bool first)
 {
     struct slr_scatter_part plain[SLR_PLAIN_PARTS * SLR_MAX_RANKS];
     struct slr_scatter s;
     slr_scatter_describe(call, p, plain, &s);
-    slr_timeline_capture(recorder, call, &g->plan, p ? p->timing : NULL, &g->stamps);
+    slr_timeline_capture(lane, call, &g->plan, p ? p->timing : NULL, &g->stamps);
     if (p)
         p->timing = NULL;
-    const enum slr_status status = go(&recorder->ring, call, p, g->grouped, first, &s);
-    slr_timeline_captured_scatter(recorder, s.parts, p != NULL);
+    const enum slr_status status = go(&lane->ring, call, p, g->grouped, first, &s);
+    slr_timeline_captured_scatter(lane, s.parts, p != NULL);
     return status;
 }
 
@@ -56,13 +60,13 @@ static void note(const struct slr_call *call, const struct slr_recorded_gather *
 }
 
 /* The entry of one that runs alone stands behind its product, which `put` looks for. */
-static enum slr_status enter(struct slr_comm *recorder, const struct slr_call *call, struct slr_recorded_gather *g,
+static enum slr_status enter(struct slr_lane *lane, const struct slr_call *call, struct slr_recorded_gather *g,
                              bool first)
 {
-    return g->grouped ? slr_ring_entry(&recorder->ring, call->stream, first) : SLR_OK;
+    return g->grouped ? slr_ring_entry(&lane->ring, call->stream, first) : SLR_OK;
 }
 
-static enum slr_status put(struct slr_comm *recorder, const struct slr_call *call, struct slr_recorded_gather *g,
+static enum slr_status put(struct slr_lane *lane, const struct slr_call *call, struct slr_recorded_gather *g,
                            bool first)
 {
     struct slr_comm *c = call->comm;
@@ -72,9 +76,9 @@ static enum slr_status put(struct slr_comm *recorder, const struct slr_call *cal
     g->fused = p && p->elem == slr_type_bytes(call->type); /* parts end between elements of the GEMM's */
     if (g->fused)
         slr_produce_right(p);
-    recorder->ring.recorded = &g->nodes;
-    const enum slr_status s = run(recorder, call, g, g->fused ? p : NULL, first);
-    recorder->ring.recorded = NULL;
+    lane->ring.recorded = &g->nodes;
+    const enum slr_status s = run(lane, call, g, g->fused ? p : NULL, first);
+    lane->ring.recorded = NULL;
     note(call, g, p);
     if (p)
         slr_captured_give_back(c, p);
@@ -117,8 +121,9 @@ static enum slr_status replay(struct slr_comm *c, struct slr_recorded_gather *g,
     const struct slr_gather scatter = {.plan = g->plan};
     SLR_TRY(slr_shared_work_begin(&c->shared));
     ++c->substituted;
-    slr_ring_scatter_number(&c->ring, &g->plan);
-    enum slr_status s = slr_recorded_give(exec, &g->nodes, &c->ring, &scatter, atomic_load(&c->ring.issued));
+    slr_ring_scatter_number(&c->lane->ring, &g->plan);
+    enum slr_status s =
+        slr_recorded_give(exec, &g->nodes, &c->lane->ring, &scatter, atomic_load(&c->lane->ring.issued));
     if (s == SLR_OK)
         slr_timeline_replay(c, exec, &g->stamps, c->substituted, stream, NULL);
     slr_shared_work_end();

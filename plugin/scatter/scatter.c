@@ -5,16 +5,17 @@
 #include "base/real.h"
 #include "base/settings.h"
 #include "base/status.h"
-#include "cache/blocks.h"
-#include "plugin/comm/control.h"
+#include "kernels/timing.h"
+#include "plugin/comm/call.h"
+#include "plugin/comm/lane.h"
 #include "plugin/comm/stream.h"
 #include "plugin/comm/watch.h"
 #include "plugin/connect/connect.h"
 #include "plugin/gather/gather.h"
 #include "plugin/pending/order.h"
 #include "plugin/pending/pending.h"
-#include "plugin/pending/pending_state.h"
 #include "plugin/produce/produce.h"
+#include "plugin/produce/product_parts.h"
 #include "plugin/trials/trials.h"
 #include "plugin/abi/nccl_common.h"
 
@@ -62,23 +63,13 @@ enum slr_reason slr_scatter_choose(struct slr_call *call)
     return slr_get(SLR_S_REDUCE_SCATTER) == SLR_SCATTERS_ALWAYS ? SLR_R_RING : slr_trials_call(call);
 }
 
-/* Every rank is a process of its own, as far as their numbers tell; the same on all. */
-static bool are_processes(const struct slr_comm *c)
-{
-    const struct slr_post *post = c->shared.control->post;
-    for (int r = 1; r < c->nranks; r++)
-        for (int other = 0; other < r; other++)
-            if (post[r].pid == post[other].pid)
-                return false;
-    return true;
-}
-
 /* All pieces are put into the streams' queues before the next rank's call may come, when one thread makes the calls of
  * several ranks: more than one piece may not have room there. When connected; uniform. */
 static bool has_room(const struct slr_call *call)
 {
-    const size_t most = slr_scatter_most(&call->comm->ring);
-    return call->shard <= most || (call->shard <= MOST_PIECES * most && are_processes(call->comm));
+    const size_t most = slr_scatter_most(&call->comm->lane->ring);
+    return call->shard <= most ||
+           (call->shard <= MOST_PIECES * most && !slr_shared_any_in_one_process(&call->comm->shared));
 }
 
 enum slr_reason slr_scatter_can(const struct slr_call *call)
@@ -90,7 +81,7 @@ enum slr_reason slr_scatter_can(const struct slr_call *call)
 
 bool slr_scatter_fits(const struct slr_call *call)
 {
-    return call->shard <= slr_scatter_most(&call->comm->ring);
+    return call->shard <= slr_scatter_most(&call->comm->lane->ring);
 }
 
 /* ---- the call ---- */
@@ -119,7 +110,7 @@ enum slr_status slr_scatter_mark_entry(struct slr_ring *ring, const struct slr_c
 /* All that the slots hold of each shard, then the next of it. Counts the parts. */
 static enum slr_status by_pieces(const struct slr_call *call, struct slr_scatter *all)
 {
-    const size_t most = slr_scatter_most(&call->comm->ring);
+    const size_t most = slr_scatter_most(&call->comm->lane->ring);
     struct slr_scatter_part part[SLR_PLAIN_PARTS * SLR_MAX_RANKS];
     struct slr_scatter s = *all;
     all->parts = 0;
@@ -131,7 +122,7 @@ static enum slr_status by_pieces(const struct slr_call *call, struct slr_scatter
         s.part = part;
         s.parts = plain_parts(call, bytes, part);
         s.earlier = (int)all->parts / call->comm->nranks;
-        SLR_TRY(slr_ring_scatter(&call->comm->ring, &s));
+        SLR_TRY(slr_ring_scatter(&call->comm->lane->ring, &s));
         all->parts += s.parts;
     }
     return SLR_OK;
@@ -140,17 +131,18 @@ static enum slr_status by_pieces(const struct slr_call *call, struct slr_scatter
 static enum slr_status go(const struct slr_call *call, struct slr_scatter *s)
 {
     struct slr_comm *c = call->comm;
-    SLR_TRY(slr_scatter_fits(call) ? slr_ring_scatter(&c->ring, s) : by_pieces(call, s));
-    SLR_TRY(slr_order_after_gather(c, slr_stream_name(call->stream, false)));
-    SLR_TRY(slr_ring_join(&c->ring, call->stream));
-    slr_timing_did(c->ring.timing, SLR_LANE_APP, call->stream, SLR_SPAN_WAIT, -1, -1, 0);
+    SLR_TRY(slr_scatter_fits(call) ? slr_ring_scatter(&c->lane->ring, s) : by_pieces(call, s));
+    SLR_TRY(slr_order_after_gather(c->lane, slr_stream_name(call->stream, false)));
+    SLR_TRY(slr_ring_join(&c->lane->ring, call->stream));
+    slr_timing_did(c->lane->ring.timing, SLR_LANE_APP, call->stream, SLR_SPAN_WAIT, -1, -1, 0);
     return SLR_OK;
 }
 
 void slr_scatter_describe(const struct slr_call *call, const struct slr_product *p,
                           struct slr_scatter_part plain[SLR_PLAIN_PARTS * SLR_MAX_RANKS], struct slr_scatter *s)
 {
-    struct slr_comm *c = call->comm;
+    const struct slr_comm *c = call->comm;
+    const struct slr_ring *ring = &c->lane->ring;
     *s = (struct slr_scatter){.send = (CUdeviceptr)(uintptr_t)call->send,
                               .recv = (CUdeviceptr)(uintptr_t)call->recv,
                               .stride = call->shard,
@@ -162,7 +154,7 @@ void slr_scatter_describe(const struct slr_call *call, const struct slr_product 
                               .parts = p ? p->parts : plain_parts(call, call->shard, plain)};
     slr_scatter_type(call->type, &s->type);
     for (int r = 0; r < c->nranks; r++)
-        s->arrives[r] = c->ring.twin && slr_shared_same_process(&c->shared, r) ? c->ring.twin : c->ring.slots[c->rank];
+        s->arrives[r] = ring->twin && slr_shared_same_process(&c->shared, r) ? ring->twin : ring->slots[c->rank];
 }
 
 static enum slr_status run(const struct slr_call *call, const struct slr_product *p, CUevent before)
@@ -173,12 +165,12 @@ static enum slr_status run(const struct slr_call *call, const struct slr_product
     struct slr_scatter s;
     slr_scatter_describe(call, p, plain, &s);
     if (before)
-        SLR_TRY(slr_ring_enter_behind(&c->ring, before, false));
+        SLR_TRY(slr_ring_enter_behind(&c->lane->ring, before, false));
     if (p || call->verify) /* NCCL still reads what the result may be written into */
-        SLR_TRY(slr_scatter_mark_entry(&c->ring, call, &s));
+        SLR_TRY(slr_scatter_mark_entry(&c->lane->ring, call, &s));
     SLR_WATCH(begins, call, &w);
     /* Here the stream has come to the call: it stands behind all of the GEMM. */
-    slr_timing_mark(c->ring.timing, SLR_LANE_APP, call->stream);
+    slr_timing_mark(c->lane->ring.timing, SLR_LANE_APP, call->stream);
     w.status = go(call, &s);
     w.end = call->stream;
     w.pieces = s.plan.pieces;
@@ -193,7 +185,7 @@ static enum slr_status run(const struct slr_call *call, const struct slr_product
 static enum slr_status enqueue(const struct slr_call *call, const struct slr_product *p, CUevent before)
 {
     struct slr_comm *c = call->comm;
-    slr_pending_join(c, SLR_R_JOIN_NEXT_GATHER, "ncclReduceScatter");
+    slr_pending_join(c->lane, SLR_R_JOIN_NEXT_GATHER, "ncclReduceScatter");
     SLR_TRY(slr_shared_work_begin(&c->shared));
     enum slr_status s = run(call, p, before);
     slr_shared_work_end();
@@ -216,9 +208,9 @@ static ncclResult_t enqueue_plain(const struct slr_call *call)
     struct slr_comm *c = call->comm;
     if (slr_comm_answer(c) != ncclSuccess)
         return slr_comm_answer(c);
-    slr_comm_lock(c);
+    slr_lane_lock(c->lane);
     enum slr_status s = enqueue(call, NULL, NULL);
-    slr_comm_unlock(c);
+    slr_lane_unlock(c->lane);
     return outcome(call, s);
 }
 
@@ -226,7 +218,7 @@ static ncclResult_t enqueue_plain(const struct slr_call *call)
  * entry behind them. */
 static bool alone(const struct slr_call *call)
 {
-    return !slr_order_elsewhere(call->comm, slr_stream_name(call->stream, false));
+    return !slr_order_elsewhere(call->comm->lane, slr_stream_name(call->stream, false));
 }
 
 ncclResult_t slr_scatter_ring(const struct slr_call *call, bool entered)
@@ -239,7 +231,7 @@ ncclResult_t slr_scatter_ring(const struct slr_call *call, bool entered)
         return slr_comm_answer(c);
     slr_reach_look();
     slr_pending_join_stream(call->stream, SLR_R_JOIN_NEXT_GATHER, "ncclReduceScatter");
-    slr_comm_lock(c);
+    slr_lane_lock(c->lane);
     const struct slr_product *p =
         slr_product_take(c, (CUdeviceptr)(uintptr_t)call->send, call->shard * (size_t)c->nranks,
                          slr_stream_name(call->stream, false), &before);
@@ -248,10 +240,10 @@ ncclResult_t slr_scatter_ring(const struct slr_call *call, bool entered)
     /* Parts end between elements of the GEMM's. */
     if (p && p->elem == slr_type_bytes(call->type) && alone(call) && slr_scatter_fits(call)) {
         enum slr_status s = enqueue(call, p, before);
-        slr_comm_unlock(c);
+        slr_lane_unlock(c->lane);
         return outcome(call, s);
     }
-    slr_comm_unlock(c);
+    slr_lane_unlock(c->lane);
     ncclResult_t r = slr_gather_entry(c, call->stream);
     return r == ncclSuccess ? enqueue_plain(call) : r;
 }

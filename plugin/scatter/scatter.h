@@ -9,8 +9,9 @@
 #define SLR_PLUGIN_SCATTER_SCATTER_H
 
 #include "kernels/scatter.h"
-#include "plugin/produce/product.h"
-#include "plugin/record/record.h"
+
+struct slr_call;
+struct slr_product;
 
 /* Of its row (comm/call.h). May: by the setting, types and reductions. Can: whether all ranks can add, and the slots have
  * room for a part of it. */

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "plugin/comm/call.h"
 #include "plugin/scatter/scatter.h"
 
 #include <stdlib.h>

@@ -9,7 +9,9 @@
 #include "base/status.h"
 #include "base/wait.h"
 #include "plugin/bootstrap/oob.h"
+#include "plugin/comm/call.h"
 #include "plugin/comm/group_record.h"
+#include "plugin/comm/lane.h"
 #include "plugin/timeline/timeline_impl.h"
 #include "plugin/util/process.h"
 
@@ -121,12 +123,12 @@ struct slr_timeline *slr_timeline_of(struct slr_comm *c)
     struct slr_timeline *timeline = atomic_load(&c->timeline);
     if (atomic_load(&over))
         return NULL;
-    if (timeline || c->timeline_counts.refused || !available())
+    if (timeline || c->timeline_counts->refused || !available())
         return timeline;
     /* Only the threads that call on the communicator come here, one at a time, as NCCL wants it. */
     timeline = make(c);
     if (!timeline) {
-        c->timeline_counts.refused = true;
+        c->timeline_counts->refused = true;
         slr_log(SLR_LOG_WARN, "trace_off", "comm=%s crank=%d msg=%s", c->name, c->rank,
                 "the communicator is not measured: events or a stream could not be made");
         return NULL;
@@ -245,7 +247,7 @@ static struct slr_timed *expected(struct slr_timeline *timeline, const struct sl
 static void begins(const struct slr_call *call, const struct slr_watched *w)
 {
     struct slr_comm *c = call->comm;
-    c->ring.timing = NULL;
+    c->lane->ring.timing = NULL;
     if (!slr_timeline_turn(call->number))
         return;
     struct slr_timeline *timeline = slr_timeline_of(c);
@@ -257,21 +259,21 @@ static void begins(const struct slr_call *call, const struct slr_watched *w)
         return;
     slr_timeline_describe(m, call);
     m->reason = SLR_R_RING;
-    c->ring.timing = &m->timing;
+    c->lane->ring.timing = &m->timing;
     if (!produced)
         slr_timing_mark(&m->timing, SLR_LANE_APP, call->stream);
 }
 
 /* The record of the gather under way. NULL: it is not measured. */
-static struct slr_timed *open_of(const struct slr_comm *c)
+static struct slr_timed *open_of(const struct slr_lane *lane)
 {
-    return (struct slr_timed *)c->ring.timing;
+    return (struct slr_timed *)lane->ring.timing;
 }
 
-static struct slr_timed *take_open(struct slr_comm *c)
+static struct slr_timed *take_open(struct slr_lane *lane)
 {
-    struct slr_timed *m = open_of(c);
-    c->ring.timing = NULL;
+    struct slr_timed *m = open_of(lane);
+    lane->ring.timing = NULL;
     return m;
 }
 
@@ -285,7 +287,7 @@ void slr_timeline_deliveries(struct slr_timed *m, const struct slr_comm *c, cons
 static void enqueued(const struct slr_call *call, const struct slr_watched *w)
 {
     struct slr_comm *c = call->comm;
-    struct slr_timed *m = open_of(c);
+    struct slr_timed *m = open_of(c->lane);
     if (!m)
         return;
     m->pieces = w->pieces;
@@ -293,17 +295,17 @@ static void enqueued(const struct slr_call *call, const struct slr_watched *w)
     if (w->route)
         slr_timeline_deliveries(m, c, w->route);
     if (w->status != SLR_OK) /* unread: of what is enqueued in part no time means anything */
-        slr_timeline_give_back(atomic_load(&c->timeline), take_open(c));
+        slr_timeline_give_back(atomic_load(&c->timeline), take_open(c->lane));
     else if (w->joined) {
         m->ended = w->fused ? SLR_R_FUSED : SLR_R_RING;
-        slr_timeline_hand_in(atomic_load(&c->timeline), take_open(c));
+        slr_timeline_hand_in(atomic_load(&c->timeline), take_open(c->lane));
     }
 }
 
 /* A gather that one stream has consumed was fused, whatever others do. */
-static void joined(const struct slr_comm *c, enum slr_reason why)
+static void joined(const struct slr_lane *lane, enum slr_reason why)
 {
-    struct slr_timed *m = open_of(c);
+    struct slr_timed *m = open_of(lane);
     if (m && m->ended != SLR_R_FUSED)
         m->ended = why;
 }
@@ -322,13 +324,13 @@ static void close_capture(struct slr_timed_capture *capture)
     slr_timeline_leave(capture);
 }
 
-void slr_timeline_close(struct slr_comm *c)
+void slr_timeline_close(struct slr_lane *lane)
 {
-    struct slr_timed *m = take_open(c);
-    if (m && c->records)
+    struct slr_timed *m = take_open(lane);
+    if (m && m->timing.stand_in)
         close_capture((struct slr_timed_capture *)m);
     else if (m)
-        slr_timeline_hand_in(atomic_load(&c->timeline), m);
+        slr_timeline_hand_in(atomic_load(&lane->comm->timeline), m);
 }
 
 /* Stamps the stream before NCCL's real call. NULL: the call is not measured. Non-blocking
@@ -439,7 +441,7 @@ void slr_timeline_dispose(struct slr_comm *c)
     if (!atomic_load(&over) && slr_context_enter(timeline->ctx) == SLR_OK) {
         /* One that is still open was never joined, and is freed unread. Where CUDA has ended the
          * records are left: their events went with it. */
-        slr_timeline_close(c);
+        slr_timeline_close(c->lane);
         free_list(timeline->expected);
         free_list(timeline->closed);
         free_list(timeline->free);

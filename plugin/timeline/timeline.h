@@ -50,6 +50,7 @@
 
 struct slr_call;
 struct slr_comm;
+struct slr_lane;
 struct slr_plan;
 struct slr_route;
 struct slr_watcher;
@@ -67,6 +68,12 @@ struct slr_timed_nodes {
     struct slr_timed *now;        /* of the launch under way; NULL: it is not measured */
 };
 
+/* What numbers measured calls; only touched when SLIPRING_TRACE is on, by the thread that calls. */
+struct slr_timeline_counts {
+    uint64_t other[SLR_NCCL_FUNCS]; /* calls of each other function */
+    bool refused;                   /* what measuring needs could not be made */
+};
+
 /* Whether the call with this number, counted from 1, is to be measured. */
 bool slr_timeline_turn(uint64_t number);
 
@@ -74,7 +81,7 @@ bool slr_timeline_turn(uint64_t number);
 extern const struct slr_watcher slr_timeline_watcher;
 
 /* Nothing of the gather is pending any more. */
-void slr_timeline_close(struct slr_comm *c);
+void slr_timeline_close(struct slr_lane *lane);
 
 /* Around the real call of another operation, `number` of its function. Outside of groups, without locks, and after the
  * stream has been joined: what it still has to wait for is not NCCL's time. NULL: the call is not measured, and the
@@ -93,10 +100,10 @@ struct slr_timing *slr_timeline_expect(struct slr_comm *c, CUstream stream);
 
 /* ---- captured calls (record/record.h) ---- */
 
-/* Under the recorder's lock, its context current: the call is about to be recorded; the stream has what it comes
- * behind, and nothing of it. Sets ring.timing, which slr_timeline_close ends, and *nodes. `gemm`: of a reduce-scatter,
- * what measures the parts that it sends, taken over, or NULL. */
-void slr_timeline_capture(struct slr_comm *recorder, const struct slr_call *call, const struct slr_plan *plan,
+/* Under the lock of the capture's lane, its context current: the call is about to be recorded; the stream has what it
+ * comes behind, and nothing of it. Sets ring.timing, which slr_timeline_close ends, and *nodes. `gemm`: of a
+ * reduce-scatter, what measures the parts that it sends, taken over, or NULL. */
+void slr_timeline_capture(struct slr_lane *lane, const struct slr_call *call, const struct slr_plan *plan,
                           struct slr_timing *gemm, struct slr_timed_nodes *nodes);
 
 /* Of a reduce-scatter (scatter/scatter.h), whose GEMM comes first: in a capture on `stream`, as
@@ -105,7 +112,7 @@ struct slr_timing *slr_timeline_capture_expect(struct slr_comm *c, CUstream stre
 void slr_timeline_capture_drop(struct slr_timing *gemm); /* NULL: nothing */
 
 /* A reduce-scatter has been recorded, with its stream joined, or that has failed. */
-void slr_timeline_captured_scatter(struct slr_comm *recorder, unsigned parts, bool fused);
+void slr_timeline_captured_scatter(struct slr_lane *lane, unsigned parts, bool fused);
 
 /* As slr_recorded_copy(). What can not be copied is not measured. */
 void slr_timed_nodes_copy(struct slr_timed_nodes *to, const struct slr_timed_nodes *from, CUgraph graph);

@@ -5,6 +5,8 @@
 #include "base/settings.h"
 #include "cache/blocks.h"
 #include "kernels/ring_record.h"
+#include "plugin/comm/call.h"
+#include "plugin/comm/lane.h"
 #include "plugin/timeline/timeline_impl.h"
 
 /* ---- captures ---- */
@@ -59,8 +61,8 @@ static struct slr_timed_capture *new_capture(int device, enum slr_timed_kind kin
     return capture;
 }
 
-/* The recorder's user is its first one. */
-static void open_capture(struct slr_timed_capture *capture, struct slr_comm *recorder, const struct slr_call *call,
+/* The lane's user is its first one. */
+static void open_capture(struct slr_timed_capture *capture, struct slr_lane *lane, const struct slr_call *call,
                          const struct slr_plan *plan, struct slr_timed_nodes *nodes)
 {
     struct slr_timed *m = &capture->timed;
@@ -71,7 +73,7 @@ static void open_capture(struct slr_timed_capture *capture, struct slr_comm *rec
     m->reason = SLR_R_GRAPH;
     atomic_fetch_add(&capture->users, 1);
     nodes->of = capture;
-    recorder->ring.timing = &m->timing;
+    lane->ring.timing = &m->timing;
     slr_timing_mark(&m->timing, SLR_LANE_APP, call->stream);
 }
 
@@ -90,25 +92,25 @@ void slr_timeline_capture_drop(struct slr_timing *gemm)
         slr_timeline_leave((struct slr_timed_capture *)gemm);
 }
 
-void slr_timeline_capture(struct slr_comm *recorder, const struct slr_call *call, const struct slr_plan *plan,
+void slr_timeline_capture(struct slr_lane *lane, const struct slr_call *call, const struct slr_plan *plan,
                           struct slr_timing *gemm, struct slr_timed_nodes *nodes)
 {
-    slr_timeline_close(recorder); /* of a capture that was given up */
+    slr_timeline_close(lane); /* of a capture that was given up */
     const enum slr_timed_kind kind = call->flow->kind->produced ? SLR_TIMED_SCATTER : SLR_TIMED_RING;
     struct slr_timed_capture *capture =
-        gemm ? (struct slr_timed_capture *)gemm : new_capture(recorder->shared.device, kind);
+        gemm ? (struct slr_timed_capture *)gemm : new_capture(lane->comm->shared.device, kind);
     if (capture)
-        open_capture(capture, recorder, call, plan, nodes);
+        open_capture(capture, lane, call, plan, nodes);
 }
 
-void slr_timeline_captured_scatter(struct slr_comm *recorder, unsigned parts, bool fused)
+void slr_timeline_captured_scatter(struct slr_lane *lane, unsigned parts, bool fused)
 {
-    struct slr_timed *m = (struct slr_timed *)recorder->ring.timing;
+    struct slr_timed *m = (struct slr_timed *)lane->ring.timing;
     if (!m)
         return;
     m->chunks = parts;
     m->ended = fused ? SLR_R_FUSED : SLR_R_RING;
-    slr_timeline_close(recorder);
+    slr_timeline_close(lane);
 }
 
 /* ---- graphs ---- */
@@ -208,7 +210,7 @@ void slr_timeline_replayed(struct slr_comm *c, CUgraphExec exec, struct slr_time
     struct slr_timed *m = nodes->now;
     nodes->now = NULL;
     const bool back =
-        slr_timing_launched(exec, node_of(nodes), timing_of(nodes), &m->timing, launched ? c->ring.tail : NULL);
+        slr_timing_launched(exec, node_of(nodes), timing_of(nodes), &m->timing, launched ? c->lane->ring.tail : NULL);
     if (launched)
         slr_timeline_hand_in(timeline, m);
     else

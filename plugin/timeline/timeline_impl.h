@@ -4,6 +4,7 @@
 #define SLR_PLUGIN_TIMELINE_TIMELINE_IMPL_H
 
 #include <pthread.h>
+#include "kernels/ring.h"
 #include "kernels/timing.h"
 #include "plugin/timeline/timeline.h"
 #include "plugin/comm/watch.h"
@@ -49,7 +50,7 @@ struct slr_timeline {
 /* Of a captured gather. What it says does not change any more when it is closed. */
 struct slr_timed_capture {
     struct slr_timed timed; /* first */
-    _Atomic unsigned users; /* graphs, and the recorder until it is closed */
+    _Atomic unsigned users; /* graphs, and the lane until it is closed */
     _Atomic bool closed;
 };
 

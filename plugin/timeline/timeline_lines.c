@@ -4,6 +4,7 @@
 #include "base/log.h"
 #include "base/settings.h"
 #include "base/status.h"
+#include "plugin/comm/comm.h"
 #include "plugin/timeline/timeline_impl.h"
 #include "plugin/abi/nccl_common.h"
 
@@ -177,7 +178,7 @@ static void write_span(const struct reading *r, const struct slr_timed_span *s)
 {
     slr_log_asked(
         "span", "comm=%s crank=%d call=%llu decision=%s lane=%s kind=%s begin=%llu end=%llu peer=%d piece=%d bytes=%zu",
-        r->c->name, r->c->rank, llu(r->m->number), decision(r->m), slr_lane_name(s->lane), slr_span_name(s->kind),
+        r->c->name, r->c->rank, llu(r->m->number), decision(r->m), slr_span_lane_name(s->lane), slr_span_name(s->kind),
         llu(r->at[s->begin]), llu(r->at[s->end]), s->peer, s->piece, s->bytes);
 }
 

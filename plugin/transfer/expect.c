@@ -3,6 +3,8 @@
 
 #include <stdlib.h>
 #include "base/hash.h"
+#include "cache/blocks.h"
+#include "plugin/comm/call.h"
 #include "plugin/comm/control.h"
 
 #define PLACES 256     /* a peer; about as many as a large model has gathers in a step */

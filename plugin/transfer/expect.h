@@ -24,8 +24,12 @@
 #ifndef SLR_PLUGIN_TRANSFER_EXPECT_H
 #define SLR_PLUGIN_TRANSFER_EXPECT_H
 
-#include "cache/blocks.h"
-#include "plugin/comm/call.h"
+#include "kernels/ring.h"
+#include "plugin/comm/shared.h"
+
+struct slr_call;
+struct slr_comm;
+struct slr_place;
 
 /* Notes the buffers of a call that has its number; `send`: the block of its send buffer. False: nothing
  * can be remembered. */

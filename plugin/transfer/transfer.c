@@ -3,10 +3,35 @@
 
 #include <string.h>
 #include "base/settings.h"
+#include "kernels/ring.h"
+#include "plugin/comm/call.h"
 #include "plugin/comm/comm.h"
+#include "plugin/comm/control.h"
 #include "plugin/transfer/expect.h"
 #include "plugin/passed/passed_alone.h"
 #include "plugin/memory/exports.h"
+
+/* The descriptor's one word: the latest call that was published, how many later calls of this
+ * descriptor its first side has skipped since, and the state. */
+static uint64_t head_of(uint64_t call, uint64_t skipped, enum slr_transfer_state state)
+{
+    return call << 24 | skipped << 2 | (uint64_t)state;
+}
+
+static uint64_t call_of(uint64_t head)
+{
+    return head >> 24;
+}
+
+static uint64_t skipped_of(uint64_t head)
+{
+    return head >> 2 & 0x3fffff;
+}
+
+static enum slr_transfer_state state_of(uint64_t head)
+{
+    return (enum slr_transfer_state)(head & 3);
+}
 
 static struct slr_transfer *descriptor(const struct slr_comm *c, int owner, int reader, uint64_t number)
 {
@@ -17,10 +42,10 @@ static struct slr_transfer *descriptor(const struct slr_comm *c, int owner, int 
 /* What this side is to call `number`; *next is what the descriptor says afterwards. */
 static enum role { FIRST, SECOND, SKIPPED, SKIPS } role_of(uint64_t head, uint64_t number, uint64_t *next)
 {
-    uint64_t used = slr_transfer_call(head), skipped = slr_transfer_skipped(head);
-    enum slr_transfer_state state = slr_transfer_state(head);
+    uint64_t used = call_of(head), skipped = skipped_of(head);
+    enum slr_transfer_state state = state_of(head);
     if (used == number) {
-        *next = slr_transfer_head(used, skipped, SLR_TRANSFER_BOTH);
+        *next = head_of(used, skipped, SLR_TRANSFER_BOTH);
         return SECOND;
     }
     /* The peer has skipped this call, and perhaps published a later one since. */
@@ -30,7 +55,7 @@ static enum role { FIRST, SECOND, SKIPPED, SKIPS } role_of(uint64_t head, uint64
         return FIRST;
     /* The peer has yet to read what this side published for an earlier call: it must stay. Calls in between may have been
      * reduce-scatters, which have no descriptors: so not one more, but all up to this one. */
-    *next = slr_transfer_head(used, (number - used) / SLR_TRANSFERS, state);
+    *next = head_of(used, (number - used) / SLR_TRANSFERS, state);
     return SKIPS;
 }
 
@@ -87,7 +112,7 @@ static bool publish(const struct slr_call *call, int peer, bool as_owner, struct
          * peer reads these fields only after it has seen the new head. */
         if (role == FIRST) {
             say(transfer, as_owner, mine, call->passed_alone);
-            next = slr_transfer_head(number, 0, as_owner ? SLR_TRANSFER_OWNER_FIRST : SLR_TRANSFER_READER_FIRST);
+            next = head_of(number, 0, as_owner ? SLR_TRANSFER_OWNER_FIRST : SLR_TRANSFER_READER_FIRST);
         }
         if (role == SECOND) {
             *theirs = said(transfer, !as_owner);
@@ -112,9 +137,9 @@ static void learn(const struct slr_call *call, int peer)
     for (; *next < call->number; ++*next) {
         const struct slr_transfer *transfer = descriptor(c, peer, c->rank, *next);
         uint64_t head = atomic_load(&transfer->head);
-        if (slr_transfer_call(head) != *next) /* one side has skipped it, or it is over already */
+        if (call_of(head) != *next) /* one side has skipped it, or it is over already */
             continue;
-        if (slr_transfer_state(head) != SLR_TRANSFER_BOTH)
+        if (state_of(head) != SLR_TRANSFER_BOTH)
             return;
         slr_expect_learn(c, peer, *next, load(&transfer->owner));
     }

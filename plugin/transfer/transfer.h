@@ -34,36 +34,12 @@
 #ifndef SLR_PLUGIN_TRANSFER_TRANSFER_H
 #define SLR_PLUGIN_TRANSFER_TRANSFER_H
 
-#include <stdatomic.h>
 #include <stdbool.h>
-#include "kernels/ring.h"
-#include "plugin/comm/control.h"
 
 struct slr_call;
 struct slr_comm;
 struct slr_place;
-
-/* The descriptor's one word: the latest call that was published, how many later calls of this
- * descriptor its first side has skipped since, and the state. */
-static inline uint64_t slr_transfer_head(uint64_t call, uint64_t skipped, enum slr_transfer_state state)
-{
-    return call << 24 | skipped << 2 | (uint64_t)state;
-}
-
-static inline uint64_t slr_transfer_call(uint64_t head)
-{
-    return head >> 24;
-}
-
-static inline uint64_t slr_transfer_skipped(uint64_t head)
-{
-    return head >> 2 & 0x3fffff;
-}
-
-static inline enum slr_transfer_state slr_transfer_state(uint64_t head)
-{
-    return (enum slr_transfer_state)(head & 3);
-}
+struct slr_route;
 
 /* Whether readers of this communicator expect shards nowhere, from SLIPRING_PROTOCOL and what all
  * ranks published. auto: only where ranks share a GPU. Between GPUs whoever comes last to a call would

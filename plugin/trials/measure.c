@@ -4,6 +4,8 @@
 #include "base/status.h"
 #include "base/settings.h"
 #include "kernels/gemm.h"
+#include "plugin/comm/call.h"
+#include "plugin/comm/lane.h"
 #include "plugin/comm/watch.h"
 #include "plugin/comm/comm.h"
 #include "plugin/trials/trials_impl.h"
@@ -212,9 +214,9 @@ static void leaves(const struct slr_call *call)
 {
     if (!call->measured)
         return;
-    slr_comm_lock(call->comm);
+    slr_lane_lock(call->comm->lane);
     begins(call, NULL);
-    slr_comm_unlock(call->comm);
+    slr_lane_unlock(call->comm->lane);
 }
 
 static void left(const struct slr_call *call, ncclResult_t r)
@@ -222,9 +224,9 @@ static void left(const struct slr_call *call, ncclResult_t r)
     (void)r;
     if (!call->measured)
         return;
-    slr_comm_lock(call->comm);
+    slr_lane_lock(call->comm->lane);
     end(call, call->stream);
-    slr_comm_unlock(call->comm);
+    slr_lane_unlock(call->comm->lane);
 }
 
 const struct slr_watcher slr_trials_watcher = {.begins = begins, .enqueued = enqueued, .leaves = leaves, .left = left};
@@ -282,9 +284,9 @@ void slr_trials_gemm(struct slr_gemm *gemm, CUstream stream, const struct slr_co
         struct slr_comm *c = comms[i];
         const bool looked = c->trials && (atomic_load(&c->trials->more) || gathered(c->trials, gemm) >= 0);
         if (looked && slr_gemm_describe(gemm) == SLR_R_FUSED) {
-            slr_comm_lock(c);
-            consumed(c, gemm, stream, c == aside ? c->ring.aside : stream);
-            slr_comm_unlock(c);
+            slr_lane_lock(c->lane);
+            consumed(c, gemm, stream, c == aside ? c->lane->ring.aside : stream);
+            slr_lane_unlock(c->lane);
         }
         slr_comm_put(c);
     }

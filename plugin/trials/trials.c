@@ -4,10 +4,12 @@
 
 #include <stdlib.h>
 #include "base/settings.h"
+#include "kernels/gemm.h"
 #include "plugin/comm/control.h"
 #include "plugin/comm/group_record.h"
 #include "base/log.h"
 #include "base/hash.h"
+#include "plugin/comm/lane.h"
 #include "plugin/trials/ways.h"
 #include "plugin/trials/trials_impl.h"
 #include "plugin/tuner/tuner.h"
@@ -208,9 +210,9 @@ enum slr_reason slr_trials_call(struct slr_call *call)
 {
     if (!call->comm->trials)
         return call->flow->kind->untried;
-    slr_comm_lock(call->comm);
+    slr_lane_lock(call->comm->lane);
     enum slr_reason why = next(call);
-    slr_comm_unlock(call->comm);
+    slr_lane_unlock(call->comm->lane);
     return why;
 }
 
@@ -251,9 +253,9 @@ bool slr_trials_captured(struct slr_comm *c, size_t shard, const struct slr_coll
     const struct slr_trials *t = c->trials;
     if (!t)
         return kind->untried == SLR_R_RING;
-    slr_comm_lock(c);
+    slr_lane_lock(c->lane);
     const bool wish = wishes_ring(t, shard, shard * (size_t)c->nranks, kind);
-    slr_comm_unlock(c);
+    slr_lane_unlock(c->lane);
     return slr_capture_way(t->shared->captured, SLR_TRIAL_SITES, shard, kind, wish);
 }
 

@@ -20,25 +20,20 @@
 #ifndef SLR_PLUGIN_TRIALS_TRIALS_H
 #define SLR_PLUGIN_TRIALS_TRIALS_H
 
-#include "kernels/gemm.h"
+#include <stdbool.h>
+#include <stdint.h>
+#include "base/real.h"
+#include "base/reason.h"
 
 struct slr_call;
 struct slr_collective;
 struct slr_comm;
+struct slr_consumer;
+struct slr_gemm;
 struct slr_watcher;
-#include "plugin/util/consumer.h"
 
 /* What sites tell GEMMs apart by. `gathered`: which of A and B is, or C: what a reduce-scatter sends. */
-static inline struct slr_consumer slr_trials_name(const struct slr_gemm *gemm, int gathered)
-{
-    return (struct slr_consumer){.m = gemm->m,
-                                 .n = gemm->n,
-                                 .k = gemm->k,
-                                 .batch = gemm->batch,
-                                 .op = {(int32_t)gemm->transa, (int32_t)gemm->transb},
-                                 .type = {(int32_t)gemm->atype, (int32_t)gemm->btype, (int32_t)gemm->ctype},
-                                 .gathered = gathered};
-}
+struct slr_consumer slr_trials_name(const struct slr_gemm *gemm, int gathered);
 
 /* The rounds that this rank would try, for its post; 0: none. */
 uint32_t slr_trials_prepare(struct slr_comm *c);

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "kernels/gemm.h"
+#include "plugin/trials/trials.h"
 #include "plugin/trials/ways.h"
 
 #include <stdio.h>
@@ -317,4 +319,15 @@ bool slr_capture_way(_Atomic uint64_t *word, unsigned words, size_t shard, const
             return found & RING;
     }
     return false;
+}
+
+struct slr_consumer slr_trials_name(const struct slr_gemm *gemm, int gathered)
+{
+    return (struct slr_consumer){.m = gemm->m,
+                                 .n = gemm->n,
+                                 .k = gemm->k,
+                                 .batch = gemm->batch,
+                                 .op = {(int32_t)gemm->transa, (int32_t)gemm->transb},
+                                 .type = {(int32_t)gemm->atype, (int32_t)gemm->btype, (int32_t)gemm->ctype},
+                                 .gathered = gathered};
 }

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Expected places: what is trusted after which calls, for buffers that were used together before and for others. */
 #include <criterion/criterion.h>
+#include "cache/blocks.h"
+#include "plugin/comm/call.h"
 #include "plugin/comm/comm.h"
 #include "plugin/transfer/expect.h"
 

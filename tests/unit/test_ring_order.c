@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include "kernels/flags.h"
 #include "kernels/ring.h"
+#include "kernels/timing.h"
 
 enum { MAX_OPS = 200000, MAX_RANKS = 8 };
 enum kind { WAIT, WAIT_EQUAL, WRITE, COPY };

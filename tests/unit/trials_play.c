@@ -312,10 +312,11 @@ void trials_open(void)
     memset(control, 0, bytes);
     for (int r = 0; r < RANKS; r++) {
         struct slr_comm *c = &ranks[r].comm;
+        c->lane = &ranks[r].lane;
         c->rank = r;
         c->nranks = RANKS;
         c->shared.control = control;
-        pthread_mutex_init(&c->lock, NULL);
+        pthread_mutex_init(&c->lane->lock, NULL);
         control->post[r].tries = slr_trials_prepare(c);
         cr_assert_eq(control->post[r].tries, 3);
     }

@@ -5,6 +5,8 @@
 #define TESTS_UNIT_TRIALS_PLAY_H
 
 #include <criterion/criterion.h>
+#include "plugin/comm/call.h"
+#include "plugin/comm/lane.h"
 #include "plugin/comm/watch.h"
 #include "plugin/trials/trials.h"
 #include "plugin/trials/trials_impl.h"
@@ -15,6 +17,7 @@ enum { OF_WAYS = 3 * SLR_WAYS * SLR_TRIAL_RUN, OF_DUEL = 3 * 2 * 12, SETTLED = 3
 
 struct rank {
     struct slr_comm comm;
+    struct slr_lane lane;
     int calls;
     struct went { /* of each call */
         enum slr_reason why;

@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a product is (product.h), for who makes and who sends its parts. */
+#ifndef SLR_PLUGIN_PRODUCE_PRODUCT_PARTS_H
+#define SLR_PLUGIN_PRODUCE_PRODUCT_PARTS_H
+
+#include "base/real.h"
+#include "kernels/scatter.h"
+
+struct slr_comm;
+
+#define SLR_PRODUCT_PARTS 256
+#define SLR_PRODUCT_CARRIERS 4
+
+struct slr_product {
+    struct slr_comm *comm;
+    uint64_t key; /* produce.h */
+    CUcontext ctx;
+    CUstream stream; /* as slr_stream_name() calls it */
+    CUdeviceptr c;
+    size_t bytes, elem;
+    bool blocking; /* the stream, or what follows it: not non-blocking */
+    unsigned parts;
+    struct slr_scatter_part part[SLR_PRODUCT_PARTS];
+    CUevent event[SLR_PRODUCT_PARTS]; /* NULL: not made yet */
+    CUevent before; /* what stood on the stream that follows, in a capture before the GEMM; likewise */
+    /* Measures the parts, for the timeline; NULL: nothing does. In a capture it is the product's. */
+    struct slr_timing *timing;
+    unsigned long long capture; /* in which it is expected; 0: it is not */
+    CUgraphNode last;           /* and the node of its last part */
+    /* Under the list's lock. */
+    bool live;
+    CUstream follower;
+    bool follows; /* there is one */
+    CUevent carrier[SLR_PRODUCT_CARRIERS];
+    unsigned carriers;
+    struct slr_product *next;
+};
+
+#endif
