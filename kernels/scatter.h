@@ -17,7 +17,6 @@
 #ifndef SLR_KERNELS_SCATTER_H
 #define SLR_KERNELS_SCATTER_H
 
-#include "kernels/reduce_args.h"
 #include "kernels/ring.h"
 
 /* ---- sums on the device: reduce.c; the code is reduce.cu, kept as PTX for sm_80 and later ---- */
@@ -104,7 +103,7 @@ struct slr_checked_sums {
     enum slr_reduce_type type;
     int n;
     float divisor;                    /* slr_reduce()'s */
-    const void *in[SLR_REDUCE_RANKS]; /* the first n: contributions, in the order of the ranks */
+    const void *in[SLR_MAX_RANKS]; /* the first n: contributions, in the order of the ranks */
     const void *ours, *other;         /* the device's sums; those that were made in another way */
     size_t count;
 };
