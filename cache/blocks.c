@@ -148,7 +148,7 @@ static CUresult free_scratch(int device)
 /* Waits for all that is queued in the context, as the driver's cuMemFree does. What that would
  * answer in the application's place, too: an error when the context has failed, or when a capture
  * forbids the calling thread to free. */
-static CUresult settle_freed(CUcontext ctx, int device)
+static CUresult await_queued(CUcontext ctx, int device)
 {
     CUcontext old;
     CUresult r = slr_real.cuCtxPushCurrent(ctx);
@@ -246,7 +246,7 @@ CUresult slr_block_free(CUdeviceptr p)
     if (!keep && remove_unpinned(b))
         return freed_for_good(b, slr_real.cuMemFree(b->base));
     /* The block is BUSY, so nobody is given it before the wait is over. */
-    CUresult r = settle_freed(b->ctx, b->device);
+    CUresult r = await_queued(b->ctx, b->device);
     if (r == CUDA_SUCCESS)
         return free_and_keep(b);
     /* The driver knows better; only a pinned block can not go there. */
@@ -285,7 +285,7 @@ CUresult slr_block_free_async(CUdeviceptr p, CUstream stream, slr_block_free_asy
     if (r == CUDA_SUCCESS)
         return r;
     /* A stream of another context than the current one, perhaps: later than asked for is right. */
-    r = settle_freed(b->ctx, b->device);
+    r = await_queued(b->ctx, b->device);
     return r == CUDA_SUCCESS ? free_and_keep(b) : still_used(b, r);
 }
 

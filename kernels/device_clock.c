@@ -18,10 +18,10 @@
 #define PATIENCE_NS 1000000u /* for one attempt, at first */
 #define MOST_PATIENCE_NS 32000000u
 #define INSIST_NS 1000000000u
-#define RESOLUTION_NS 500u  /* of an event */
-#define DRIFT 1e-4          /* between clocks that mean the same second */
-#define ALIKE 1e-3          /* and how different they may seem */
-#define SETTLE_NS 10000000u /* from the anchor to the first base */
+#define RESOLUTION_NS 500u      /* of an event */
+#define DRIFT 1e-4              /* between clocks that mean the same second */
+#define ALIKE 1e-3              /* and how different they may seem */
+#define FIRST_BASE_NS 10000000u /* from the anchor to the first base */
 
 static enum slr_status create(struct slr_device_clock *clock)
 {
@@ -121,7 +121,7 @@ static void adopt_base(struct slr_device_clock *clock, uint64_t at, uint64_t hal
         return;
     }
     /* Too close to the anchor, the rate between the two would be mostly error. */
-    if (at - clock->anchor_ns < SETTLE_NS)
+    if (at - clock->anchor_ns < FIRST_BASE_NS)
         return;
     swap(&clock->base, &clock->best);
     clock->base_ns = at;

@@ -200,8 +200,8 @@ static enum slr_status conclude(struct slr_ring *ring, uint32_t last)
     for (int step = 1; step < ring->nranks; step++)
         slr_memops_write(&m, slr_dflag(ring, SLR_FLAG_DONE, peer_at(ring, step), ring->rank), last);
     SLR_TRY(slr_memops_put(ring, &m, ring->pull));
-    SLR_TRY(SLR_CU(cuEventRecord, ring->settled, ring->pull));
-    SLR_TRY(SLR_CU(cuStreamWaitEvent, ring->tail, ring->settled, 0));
+    SLR_TRY(SLR_CU(cuEventRecord, ring->owned, ring->pull));
+    SLR_TRY(SLR_CU(cuStreamWaitEvent, ring->tail, ring->owned, 0));
     for (int step = 1; step < ring->nranks; step++)
         slr_memops_wait_zero(&m, slr_dflag(ring, SLR_FLAG_BROKEN, peer_at(ring, step), ring->rank));
     SLR_TRY(slr_memops_put(ring, &m, ring->tail));

@@ -53,7 +53,7 @@ static void learn(struct slr_agreed *a, uint64_t word)
 }
 
 /* Settles the calls up to the new horizon. */
-static void settle(struct slr_agreed *a, uint64_t now)
+static void decide_ahead(struct slr_agreed *a, uint64_t now)
 {
     struct slr_agreed_shared *s = a->shared;
     /* Stored before the word is read: the proof in the header rests on this order. */
@@ -73,7 +73,7 @@ uint64_t slr_agreed_call(struct slr_agreed *a)
 {
     uint64_t now = a->calls++;
     if (a->shared && now >= a->horizon)
-        settle(a, now);
+        decide_ahead(a, now);
     return now;
 }
 
@@ -100,14 +100,14 @@ static bool all_have_learnt(struct slr_agreed *a)
 
 /* Another rank's proposal goes first, and a change that this rank has yet to learn stays: until then
  * the others may be copying what belongs to it. */
-static bool is_settled(const struct slr_agreed *a, uint64_t word)
+static bool nothing_to_come(const struct slr_agreed *a, uint64_t word)
 {
     return word == 0 || confirms(word, a->changes);
 }
 
 bool slr_agreed_ready(struct slr_agreed *a)
 {
-    return a->shared && all_have_learnt(a) && is_settled(a, load(&a->shared->word));
+    return a->shared && all_have_learnt(a) && nothing_to_come(a, load(&a->shared->word));
 }
 
 bool slr_agreed_propose(struct slr_agreed *a)
@@ -117,7 +117,7 @@ bool slr_agreed_propose(struct slr_agreed *a)
     if (!s || !all_have_learnt(a))
         return false;
     uint64_t word = load(&s->word);
-    if (!is_settled(a, word))
+    if (!nothing_to_come(a, word))
         return false;
     for (int r = 0; r < a->nranks; r++) {
         uint64_t h = load(&s->horizon[r]);

@@ -199,7 +199,7 @@ static enum slr_status copy(struct slr_comm *c, CUdeviceptr to, size_t to_stride
 
 /* Until the copies are done, but not longer than the ranks connect: what another communicator has
  * queued may stand before them, and wait for a peer. */
-static enum slr_status settle(struct slr_comm *c, enum slr_status s)
+static enum slr_status drain(struct slr_comm *c, enum slr_status s)
 {
     while (s == SLR_OK && slr_link_state(atomic_load(slr_connect_word(c))) == SLR_LINK_CONNECTING) {
         CUresult r = slr_real.cuStreamQuery(c->lane->ring.pull);
@@ -240,7 +240,7 @@ static enum slr_reason write_pattern(struct slr_comm *c)
         copy(c, c->lane->ring.slots[c->rank], layout.stride, (CUdeviceptr)(uintptr_t)host, layout.bytes);
     if (done == SLR_OK && c->lane->ring.twin)
         done = copy(c, c->lane->ring.twin, layout.stride, (CUdeviceptr)(uintptr_t)host, layout.bytes);
-    done = settle(c, done);
+    done = drain(c, done);
     free_host(host, done);
     return done == SLR_OK ? SLR_R_RING : SLR_R_NO_IPC;
 }
@@ -260,8 +260,8 @@ static enum slr_status compare_sample(struct slr_comm *c, CUdeviceptr at, int ow
     char want[SAMPLE_BYTES], *have = malloc(layout.bytes);
     if (!have)
         return SLR_NOMEM;
-    enum slr_status done = settle(c, SLR_CU(cuMemcpyAsync, (CUdeviceptr)(uintptr_t)have, at + sample * layout.bytes,
-                                            layout.bytes, c->lane->ring.pull));
+    enum slr_status done = drain(c, SLR_CU(cuMemcpyAsync, (CUdeviceptr)(uintptr_t)have, at + sample * layout.bytes,
+                                           layout.bytes, c->lane->ring.pull));
     if (done == SLR_OK) {
         pattern(c, owner, sample, want, layout.bytes);
         *differs = memcmp(want, have, layout.bytes) != 0;
@@ -300,8 +300,8 @@ enum slr_reason slr_connect_try(struct slr_comm *c, int *peer)
     for (int step = 1; step < c->nranks && why == SLR_R_RING; step++) {
         int r = *peer = (c->rank + step) % c->nranks;
         why = pull(c, r);
-        if (why == SLR_R_RING && settle(c, copy(c, area(c, c->lane->ring.slots[r], c->rank), layout.bytes,
-                                                c->lane->ring.slots[c->rank], layout.stride)) != SLR_OK)
+        if (why == SLR_R_RING && drain(c, copy(c, area(c, c->lane->ring.slots[r], c->rank), layout.bytes,
+                                               c->lane->ring.slots[c->rank], layout.stride)) != SLR_OK)
             why = SLR_R_NO_IPC;
     }
     return why;

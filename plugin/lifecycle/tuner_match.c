@@ -131,7 +131,7 @@ uint64_t slr_tune_word(const struct slr_init *init)
 }
 
 /* Settles the word; whoever comes first decides for all. */
-static uint32_t settle(struct slr_control *ctl, uint32_t verdict)
+static uint32_t decide_once(struct slr_control *ctl, uint32_t verdict)
 {
     uint32_t word = 0;
     return atomic_compare_exchange_strong(&ctl->tune, &word, verdict) ? verdict : word;
@@ -168,10 +168,10 @@ static uint32_t decide(struct slr_comm *c, uint64_t deadline)
         if (word)
             return word;
         if (late < 0)
-            return settle(ctl, compare(c));
+            return decide_once(ctl, compare(c));
         slr_shared_watch_peers(&c->shared);
         if (c->shared.peer_dead[late] || slr_now_ms() >= deadline)
-            return settle(ctl, OFF | (uint32_t)late);
+            return decide_once(ctl, OFF | (uint32_t)late);
         slr_sleep_ms(1);
     }
 }

@@ -236,7 +236,7 @@ static bool will_not_map(const struct slr_comm *c, int i, int peer, uint64_t gen
            atomic_load(slr_exports_ack(c, c->rank, peer, i)) == (generation | SLR_ACK_REFUSED);
 }
 
-bool slr_exports_settled(struct slr_comm *c, uint64_t generation)
+bool slr_exports_acknowledged(struct slr_comm *c, uint64_t generation)
 {
     bool settled = true;
     if (atomic_load(&c->error) != ncclSuccess || slr_reach_past()) /* nothing will be mapped any more */

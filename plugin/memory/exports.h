@@ -123,7 +123,7 @@ bool slr_exports_register(struct slr_comm *c, uint64_t generation);
 void slr_exports_unregister(struct slr_comm *c, uint64_t generation, bool revoke);
 
 /* All peers that will ever map the registered block have done so. */
-bool slr_exports_settled(struct slr_comm *c, uint64_t generation);
+bool slr_exports_acknowledged(struct slr_comm *c, uint64_t generation);
 
 /* No peer has the block mapped any more, or it has been registered again. */
 bool slr_exports_gone(struct slr_comm *c, uint64_t generation);

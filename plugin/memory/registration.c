@@ -108,9 +108,9 @@ static bool await(struct slr_comm *c, uint64_t generation, uint64_t end,
     return true;
 }
 
-static void settle(struct slr_comm *c, uint64_t generation, uint64_t end)
+static void await_peers(struct slr_comm *c, uint64_t generation, uint64_t end)
 {
-    if (!await(c, generation, end, slr_exports_settled))
+    if (!await(c, generation, end, slr_exports_acknowledged))
         slr_log(SLR_LOG_INFO, "registration_slow", "comm=%s crank=%d generation=%llu msg=%s", c->name, c->rank,
                 (unsigned long long)generation, "not all peers have mapped the buffer yet; until then it is staged");
 }
@@ -120,7 +120,7 @@ static void registered(ncclComm_t comm, const void *buffer, size_t bytes, const 
     struct slr_comm *c = find(comm);
     uint64_t generation = begin(c, buffer, bytes, handle);
     if (generation)
-        settle(c, generation, slr_now_ms() + slr_get(SLR_S_REGISTER_TIMEOUT));
+        await_peers(c, generation, slr_now_ms() + slr_get(SLR_S_REGISTER_TIMEOUT));
     slr_comm_put(c);
 }
 
@@ -135,7 +135,7 @@ void slr_registered_windows(struct slr_window *windows)
     uint64_t end = slr_now_ms() + slr_get(SLR_S_REGISTER_TIMEOUT);
     for (struct slr_window *w = windows; w; w = w->next) {
         if (w->generation)
-            settle(w->found, w->generation, end);
+            await_peers(w->found, w->generation, end);
         slr_comm_put(w->found);
     }
 }

@@ -107,7 +107,7 @@ enum slr_status slr_order_after_gather(struct slr_lane *lane, CUstream stream)
     /* Whatever waits for this gather waits for NCCL's operation before it, too. */
     atomic_store(&o->nccl.open, false);
     o->gathered = true;
-    o->settled = false;
+    o->nccl_behind = false;
     return o->several || at_once(stream) ? note(&o->gather, stream) : SLR_OK;
 }
 
@@ -149,7 +149,7 @@ enum slr_status slr_order_after_away(struct slr_lane *lane, CUstream stream, CUc
     struct slr_order *o = lane->order;
     SLR_TRY(note_away(gather ? &o->gather : &o->nccl, stream, ctx));
     o->several = true;
-    o->settled = !gather;
+    o->nccl_behind = !gather;
     if (!gather)
         return SLR_OK;
     atomic_store(&o->nccl.open, false);
@@ -167,11 +167,11 @@ static void failed(struct slr_comm *c, enum slr_status s)
 static enum slr_status before_nccl(struct slr_comm *c, CUstream stream)
 {
     struct slr_order *o = c->lane->order;
-    if (!o->gathered || o->settled || slr_stream_may_capture(stream))
+    if (!o->gathered || o->nccl_behind || slr_stream_may_capture(stream))
         return SLR_OK;
     /* NCCL orders its next operations behind this one, so only this one waits. But one that overtakes
      * the gather on its stream does not wait for it. */
-    o->settled = elsewhere(&o->gather, stream) || !c->lane->pending->active;
+    o->nccl_behind = elsewhere(&o->gather, stream) || !c->lane->pending->active;
     if (!elsewhere(&o->gather, stream))
         return SLR_OK;
     SLR_TRY(slr_shared_work_begin(&c->shared));

@@ -60,7 +60,7 @@ struct slr_order {
     struct slr_ordered gather; /* the ring's latest; `behind` stands for its own-shard copy */
     struct slr_ordered nccl;   /* the latest operation of NCCL since then */
     bool gathered;             /* there was a gather */
-    bool settled;              /* an operation of NCCL has come behind the latest gather */
+    bool nccl_behind;          /* an operation of NCCL has come behind the latest gather */
     bool several;              /* more than one stream is in use */
     unsigned seen;             /* operations of NCCL before the first gather */
 };

@@ -253,7 +253,7 @@ static void chose(struct slr_comm *c, uint32_t site, enum due due, const struct 
 static bool has_changed(const struct slr_trials *t, const struct slr_trial_site *s)
 {
     const uint32_t times = s->again / 2 < RARER ? s->again / 2 : RARER;
-    return slr_trials_is_chosen(s) && s->strangers >= (uint32_t)STRANGERS << times &&
+    return slr_trials_is_decided(s) && s->strangers >= (uint32_t)STRANGERS << times &&
            s->strangers * COMMON >= s->watched && t->coming.again[s - t->site] == s->again;
 }
 
@@ -340,7 +340,7 @@ static enum due look(struct slr_comm *c, uint32_t site, bool duel, struct slr_tr
         return duel ? begin_duel(t, site, choice) : DUE_NOTHING;
     } else if (slr_trials_is_held(s) && !duel)
         return DUE_NOTHING;
-    else if (!slr_trials_is_chosen(s) && slr_trials_posted_by_all(t, site))
+    else if (!slr_trials_is_decided(s) && slr_trials_posted_by_all(t, site))
         return choose(c, site, duel, choice);
     else
         return DUE_NOTHING;
@@ -404,8 +404,8 @@ void slr_trials_tell(const struct slr_comm *c)
             SLR_LOG_INFO, "site_way",
             "op=%s comm=%s crank=%d shard=%zu context=%llx calls=%llu by=%s reason=%s over_ring=%llu over_nccl=%llu",
             s->kind->op, c->name, c->rank, s->shard, (unsigned long long)s->context, (unsigned long long)s->seen,
-            way == SLR_WAY_NCCL ? "nccl" : "ring", reason, (unsigned long long)s->settled[1],
-            (unsigned long long)s->settled[0]);
+            way == SLR_WAY_NCCL ? "nccl" : "ring", reason, (unsigned long long)s->went[1],
+            (unsigned long long)s->went[0]);
     }
 }
 
@@ -439,7 +439,7 @@ void slr_trials_go_by(struct slr_trials *t)
     for (unsigned i = 0; i < t->sites; i++) {
         const uint32_t by = slr_trials_goes_by(t, &t->coming, i);
         if (t->in_force.chosen[by] != t->coming.chosen[by])
-            s[i].settled[0] = s[i].settled[1] = 0;
+            s[i].went[0] = s[i].went[1] = 0;
     }
     t->in_force = t->coming;
     for (unsigned i = 0; i < t->sites; i++) {

@@ -24,7 +24,7 @@ static bool goes_on(const struct slr_trials *t, const struct slr_trial_site *s)
 static bool is_tried(const struct slr_trials *t, uint32_t site)
 {
     const struct slr_trial_site *s = &t->site[site];
-    return !slr_trials_is_chosen(s) && goes_on(t, s) && t->coming.ended[site] <= s->again &&
+    return !slr_trials_is_decided(s) && goes_on(t, s) && t->coming.ended[site] <= s->again &&
            !slr_trials_posted_by_all(t, site);
 }
 

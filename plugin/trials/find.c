@@ -50,7 +50,7 @@ int slr_trials_peek(const struct slr_trials *t, size_t shard, const struct slr_c
 static void begin_known(const struct slr_comm *c, struct slr_trial_site *s)
 {
     struct slr_trials *t = c->trials;
-    s->state = SLR_SITE_SETTLED;
+    s->state = SLR_SITE_DECIDED;
     s->calls = slr_trials_stage_end(t, s);
     if (c->rank == 0)
         slr_log(SLR_LOG_INFO, "site_known", "op=%s comm=%s crank=%d shard=%zu context=%llx by=%s file=%s line=%d",

@@ -200,7 +200,7 @@ static enum slr_reason next(struct slr_call *call)
         slr_trials_make(call->comm, t->now.site, &(struct slr_consumer){0}, call->stream);
     const enum slr_reason why = way_now(t, kind, small);
     if (t->now.site >= 0 && !t->now.trying)
-        t->site[t->now.site].settled[why == SLR_R_RING]++;
+        t->site[t->now.site].went[why == SLR_R_RING]++;
     if (why == SLR_R_RING && !kind->produced)
         t->gather = t->now;
     return why;
@@ -228,7 +228,7 @@ bool slr_trials_tries_whole(const struct slr_comm *c)
 }
 
 /* Of a reduce-scatter's site, and of the GEMM before it, when nothing is tried. */
-static int settled_way(const struct slr_trials *t, uint32_t site, const struct slr_consumer *what)
+static int decided_way(const struct slr_trials *t, uint32_t site, const struct slr_consumer *what)
 {
     const struct slr_trial_known *known = slr_known_consumer(t, site, what);
     if (known)
@@ -266,7 +266,7 @@ uint32_t slr_trials_blocks_chosen(const struct slr_comm *c, size_t shard, const 
     if (!t || found_of(t, site) != SLR_WAY_RING)
         return 0;
     const struct slr_consumer what = slr_trials_name(gemm, SLR_CONSUMER_C);
-    return slr_way_blocks(settled_way(t, (uint32_t)site, &what));
+    return slr_way_blocks(decided_way(t, (uint32_t)site, &what));
 }
 
 uint32_t slr_trials_parts(const struct slr_comm *c, const struct slr_gemm *gemm, bool on_a)
@@ -298,7 +298,7 @@ static int next_way(const struct slr_trials *t, uint32_t site, const struct slr_
         return turns.stage == SLR_STAGE_DUEL && way == SLR_WAY_RING
                    ? slr_way_chosen(&t->in_force, slr_consumer_hash(what), site)
                    : way;
-    return settled_way(t, site, what);
+    return decided_way(t, site, what);
 }
 
 uint32_t slr_trials_blocks(struct slr_comm *c, size_t shard, const struct slr_gemm *gemm, CUstream stream)

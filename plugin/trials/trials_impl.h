@@ -242,7 +242,7 @@ struct slr_trial_site {
     enum slr_program_says program; /* rank 0's: of the latest choice */
     uint64_t apart;                /* calls that came behind another site's */
     bool sparse;                   /* docs/trials.md; of the stage that it is in */
-    uint64_t settled[2];           /* calls by what is in force, since that was last changed: [1]: over the ring */
+    uint64_t went[2];              /* calls by what is in force, since that was last changed: [1]: over the ring */
     uint64_t calls;                /* since its ways began to be tried, or are going to be */
     uint64_t seen, alone;          /* since it is known; of these, outside of groups */
     bool small;                    /* find.c */
@@ -305,9 +305,9 @@ static inline bool slr_trials_is_held(const struct slr_trial_site *s)
 }
 
 /* Rank 0's: of the stage that it is in nothing is to be chosen any more. */
-static inline bool slr_trials_is_chosen(const struct slr_trial_site *s)
+static inline bool slr_trials_is_decided(const struct slr_trial_site *s)
 {
-    return s->state >= SLR_SITE_SETTLED;
+    return s->state >= SLR_SITE_DECIDED;
 }
 
 static inline int slr_trials_base(const struct slr_trial_site *s)

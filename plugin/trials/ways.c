@@ -20,14 +20,14 @@
 
 bool slr_site_next(enum slr_site_state *state, enum slr_site_event event)
 {
-    enum { TRYING = 1, POSTED, WAITING, SETTLED, AGAIN, GIVEN_UP }; /* 1 + the state; 0: that can not be */
+    enum { TRYING = 1, POSTED, WAITING, DECIDED, AGAIN, GIVEN_UP }; /* 1 + the state; 0: that can not be */
     static const uint8_t next[SLR_SITE_STATES][SLR_SITE_EVENTS] = {
         /* BEGIN, POST, DUE, NOT_DUE, CHOOSE, END, GIVE_UP */
-        [SLR_SITE_TRYING] = {TRYING, POSTED, 0, 0, 0, SETTLED, GIVEN_UP},
-        [SLR_SITE_POSTED] = {TRYING, 0, WAITING, POSTED, SETTLED, 0, GIVEN_UP},
+        [SLR_SITE_TRYING] = {TRYING, POSTED, 0, 0, 0, DECIDED, GIVEN_UP},
+        [SLR_SITE_POSTED] = {TRYING, 0, WAITING, POSTED, DECIDED, 0, GIVEN_UP},
         [SLR_SITE_WAITING] = {TRYING, 0, WAITING, POSTED, 0, 0, GIVEN_UP},
-        [SLR_SITE_SETTLED] = {TRYING, 0, AGAIN, 0, 0, 0, GIVEN_UP},
-        [SLR_SITE_AGAIN] = {TRYING, 0, AGAIN, SETTLED, 0, 0, 0},
+        [SLR_SITE_DECIDED] = {TRYING, 0, AGAIN, 0, 0, 0, GIVEN_UP},
+        [SLR_SITE_AGAIN] = {TRYING, 0, AGAIN, DECIDED, 0, 0, 0},
         [SLR_SITE_GIVEN_UP] = {GIVEN_UP, 0, 0, 0, 0, GIVEN_UP, 0},
     };
     const uint8_t to = next[*state][event];

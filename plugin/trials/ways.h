@@ -55,7 +55,7 @@ enum slr_site_state {
     SLR_SITE_TRYING,  /* its ways are tried, or going to be: it is measured */
     SLR_SITE_POSTED,  /* this rank has posted what it knows of the stage */
     SLR_SITE_WAITING, /* and for what all have posted a duel is due */
-    SLR_SITE_SETTLED, /* something has been chosen, or nothing will be; or a rule is known, and none is tried */
+    SLR_SITE_DECIDED, /* something has been chosen, or nothing will be; or a rule is known, and none is tried */
     SLR_SITE_AGAIN,   /* and for that another duel is due */
     SLR_SITE_GIVEN_UP /* find.c; for good */
 };

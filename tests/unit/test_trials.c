@@ -10,7 +10,7 @@ TestSuite(trials, .init = trials_open, .fini = trials_close);
 Test(trials, a_tie_is_decided_by_a_duel)
 {
     model.nccl = 0.158, model.pace = 0.25, model.parts[1] = 0.1586, model.later = 1.4;
-    go(SETTLED);
+    go(DECIDED);
     cr_expect_eq(in_stage(0, -1), OF_WAYS);
     cr_expect_eq(in_stage(1, -1), OF_DUEL);
     cr_expect_eq(in_stage(1, 1), OF_DUEL / 2, "the ring with the way that was chosen, not by the pace");
@@ -21,7 +21,7 @@ Test(trials, a_tie_is_decided_by_a_duel)
 Test(trials, a_duel_may_be_the_rings)
 {
     model.nccl = 1, model.pace = 1.2, model.parts[3] = 0.94;
-    go(SETTLED);
+    go(DECIDED);
     cr_expect_eq(in_stage(1, 3), OF_DUEL / 2);
     cr_expect(latest()->why == SLR_R_RING && latest()->parts == 3);
     cr_expect(kept == 1 && !latest_kept.nccl && strcmp(latest_kept.cut, "p3") == 0);
@@ -30,7 +30,7 @@ Test(trials, a_duel_may_be_the_rings)
 Test(trials, a_duel_needs_two_percent)
 {
     model.nccl = 1, model.pace = 0.99;
-    go(SETTLED);
+    go(DECIDED);
     cr_expect_eq(in_stage(1, 0), OF_DUEL / 2);
     cr_expect_eq(latest()->why, SLR_R_MEASURED);
 }
@@ -41,7 +41,7 @@ Test(trials, a_duel_is_decided_by_what_the_program_takes)
     model.nccl = 1, model.pace = 1.05;
     beside[1] = 0.2; /* NCCL's kernels are in the way of what comes behind */
     steady = true;
-    go(SETTLED);
+    go(DECIDED);
     cr_expect_eq(latest()->why, SLR_R_RING);
     cr_expect_eq(in_stage(1, -1), OF_DUEL);
 }
@@ -51,7 +51,7 @@ Test(trials, a_duel_may_be_nccls_by_what_the_program_takes)
     model.nccl = 1, model.pace = 0.95;
     beside[0] = 0.2;
     steady = true;
-    go(SETTLED);
+    go(DECIDED);
     cr_expect_eq(latest()->why, SLR_R_MEASURED);
 }
 
@@ -63,7 +63,7 @@ Test(trials, a_duel_in_step_with_the_program)
     half[1] = 2;
     steady = true;
     for (phase = 0; phase < 24; phase++) {
-        go(SETTLED);
+        go(DECIDED);
         cr_expect_eq(latest()->why, SLR_R_RING, "phase %d", phase);
         trials_close();
         memset(ranks, 0, sizeof ranks);
@@ -87,14 +87,14 @@ Test(trials, the_host_is_far_ahead)
 Test(trials, what_is_far_apart_needs_no_duel)
 {
     model.nccl = 1, model.pace = 1.2, model.parts[3] = 0.4;
-    go(SETTLED);
+    go(DECIDED);
     cr_expect(latest()->why == SLR_R_RING && latest()->parts == 3 && in_stage(1, -1) == 0 && kept == 1);
 }
 
 Test(trials, nccl_that_is_far_better_needs_no_duel)
 {
     model.nccl = 0.4, model.pace = 1;
-    go(SETTLED);
+    go(DECIDED);
     cr_expect(latest()->why == SLR_R_MEASURED && in_stage(1, -1) == 0);
 }
 
@@ -103,7 +103,7 @@ Test(trials, a_gather_alone_has_a_duel_at_once)
 {
     gemm_m = 0;
     model.nccl = 1, model.pace = 0.9;
-    go(SETTLED * 3 / 4);
+    go(DECIDED * 3 / 4);
     cr_expect(in_stage(0, -1) == 0 && in_stage(1, -1) == OF_DUEL);
     cr_expect_eq(latest()->why, SLR_R_RING, "by its own times, as the program's do not tell");
     cr_expect(kept == 1 && !latest_kept.nccl && latest_kept.consumer.m == 0);
@@ -115,11 +115,11 @@ Test(trials, a_doubtful_choice_is_looked_at_again)
     model.nccl = model.pace = 1;
     beside[SLR_WAY_NCCL] = 0.2;
     uneven = (const double[]){0.25, 0, 0, 0, 0, 0};
-    go(SETTLED);
+    go(DECIDED);
     cr_expect(latest()->why == SLR_R_MEASURED && in_stage(1, -1) == OF_DUEL);
     uneven = NULL;
     steady = true;
-    go(4 * SETTLED);
+    go(4 * DECIDED);
     cr_expect_eq(latest()->why, SLR_R_RING);
     cr_expect_eq(in_stage(3, -1), 6 * (SLR_DUEL_FIRST + 16), "a longer one");
     cr_expect_eq(in_stage(5, -1), 0);
@@ -131,12 +131,12 @@ Test(trials, the_ring_may_be_doubted_too)
     model.nccl = 1, model.pace = 0.96;
     beside[SLR_WAY_RING] = 0.25;
     uneven = (const double[]){0, 0.3, 0, 0, 0, 0};
-    go(SETTLED);
+    go(DECIDED);
     cr_expect(latest()->why == SLR_R_RING && in_stage(1, -1) == OF_DUEL);
     const uint64_t first = ranks[0].comm.trials->site[0].duel_end;
     uneven = NULL;
     steady = true;
-    go(4 * SETTLED);
+    go(4 * DECIDED);
     cr_expect_eq(latest()->why, SLR_R_MEASURED);
     const struct slr_trial_site *s = &ranks[0].comm.trials->site[0];
     const uint64_t waited = s->duel_end - s->duel_calls - first;
@@ -148,7 +148,7 @@ Test(trials, a_tie_leaves_no_doubt)
 {
     model.nccl = model.pace = 1;
     steady = true;
-    go(10 * SETTLED);
+    go(10 * DECIDED);
     cr_expect(latest()->why == SLR_R_MEASURED && in_stage(1, -1) == OF_DUEL && in_stage(3, -1) == 0);
 }
 
@@ -158,10 +158,10 @@ Test(trials, a_gather_that_was_alone)
     gemm_m = 0;
     steady = true; /* no doubts are left */
     model.nccl = 1, model.pace = 0.9, model.parts[3] = 0.5;
-    go(SETTLED);
+    go(DECIDED);
     cr_expect_eq(in_stage(2, -1), 0);
     gemm_m = 8;
-    go(2 * SETTLED);
+    go(2 * DECIDED);
     cr_expect(in_stage(2, -1) == OF_WAYS && latest()->why == SLR_R_RING && latest()->parts == 3);
 }
 
@@ -198,7 +198,7 @@ Test(trials, nothing_is_ever_measured)
 {
     model.nccl = 1, model.pace = 1;
     broken = true;
-    go(3 * SETTLED);
+    go(3 * DECIDED);
     cr_expect_eq(latest()->why, SLR_R_RING);
     cr_expect_eq(ranks[0].comm.trials->in_force.chosen[0], 0);
     cr_expect_eq(ranks[0].comm.trials->in_force.ended[0], 2, "neither of the calls nor of the duel");
@@ -208,7 +208,7 @@ Test(trials, nothing_is_ever_measured)
 Test(trials, what_was_chosen_stays_when_nothing_is_measured)
 {
     model.nccl = 0.4, model.pace = 1;
-    go(SETTLED);
+    go(DECIDED);
     cr_assert_eq(latest()->why, SLR_R_MEASURED);
     gemm_m = 16;
     until(2);
@@ -226,7 +226,7 @@ Test(trials, what_was_chosen_stays_when_nothing_is_measured)
 Test(trials, what_was_measured_counts_on)
 {
     model.nccl = 8, model.pace = 2, model.parts[3] = 1;
-    go(SETTLED);
+    go(DECIDED);
     cr_assert(latest()->why == SLR_R_RING && latest()->parts == 3);
     gemm_m = 16;
     until(2);
@@ -246,7 +246,7 @@ Test(trials, what_was_measured_counts_on)
 Test(trials, what_a_duel_was_about_is_known)
 {
     model.nccl = 1, model.pace = 1;
-    go(5 * SETTLED);
+    go(5 * DECIDED);
     cr_expect_eq(latest()->stage, 1, "its calls are no strangers'");
 }
 
@@ -255,7 +255,7 @@ Test(trials, strangers_behind_a_duel)
 {
     steady = true;
     model.nccl = 1, model.pace = 0.9;
-    go(SETTLED);
+    go(DECIDED);
     gemm_m = 16;
     model.parts[4] = 0.87;
     go(540);
@@ -271,7 +271,7 @@ Test(trials, strangers_behind_a_duel)
 Test(trials, between_the_stages_of_later_trials)
 {
     model.nccl = 1, model.pace = 0.9;
-    go(SETTLED);
+    go(DECIDED);
     gemm_m = 16;
     model.pace = 1;
     go(480);
@@ -287,7 +287,7 @@ Test(trials, between_the_stages_of_later_trials)
 Test(trials, strangers_where_there_was_no_duel)
 {
     model.nccl = 1, model.pace = 0.4;
-    go(SETTLED);
+    go(DECIDED);
     gemm_m = 16;
     go(240);
     cr_expect(in_stage(1, -1) == 0 && in_stage(2, -1) == OF_WAYS);
@@ -329,7 +329,7 @@ Test(trials, one_that_needs_all_comes_first)
 {
     before_m = 16;
     model.nccl = 1, model.pace = 1.2, model.parts[3] = 0.4;
-    go(SETTLED);
+    go(DECIDED);
     cr_expect(latest()->why == SLR_R_RING && latest()->parts == 3 && kept == 1);
     cr_expect_eq(latest_kept.consumer.m, 8);
     cr_expect_eq(ranks[0].comm.trials->rows, 1);
@@ -340,7 +340,7 @@ static void no_second_comes(void)
     before_m = 16;
     gemm_m = 0;
     model.nccl = 1, model.pace = 0.4;
-    go(SETTLED);
+    go(DECIDED);
     cr_expect(latest()->why == SLR_R_RING && kept == 1);
     cr_expect_eq(latest_kept.consumer.m, 16);
 }
@@ -378,7 +378,7 @@ Test(trials, small_gathers_have_a_duel)
     model.nccl = 1, model.pace = 0.9;
     go(1);
     shard = SMALL;
-    go(SETTLED + SLR_SMALL_WARM);
+    go(DECIDED + SLR_SMALL_WARM);
     cr_expect_eq(ranks[0].comm.trials->site[1].again, 1);
     cr_expect_eq(latest()->why, SLR_R_RING);
 }
@@ -395,10 +395,10 @@ Test(trials, a_small_site_that_is_given_up_before_its_duel)
     for (shard = SMALL + 64; shard <= SMALL + 64 * SLR_SMALL_SITES; shard += 64)
         go(1);
     shard = SMALL;
-    go(SETTLED);
+    go(DECIDED);
     cr_expect(latest()->why == SLR_R_TOO_SMALL && in_stage(1, -1) == 0);
     shard = LARGE;
-    go(2 * SETTLED); /* its duel has longer turns, as every second call has been another site's */
+    go(2 * DECIDED); /* its duel has longer turns, as every second call has been another site's */
     while (latest()->trying || ranks[0].comm.trials->trying || ranks[1].comm.trials->trying)
         go(1); /* what it has chosen may be looked at again */
     for (int r = 0; r < RANKS; r++) {
@@ -412,7 +412,7 @@ Test(trials, small_gathers_that_tie_are_nccls)
     model.nccl = 1, model.pace = 0.99;
     go(1);
     shard = SMALL;
-    go(SETTLED + SLR_SMALL_WARM);
+    go(DECIDED + SLR_SMALL_WARM);
     cr_expect(latest()->why == SLR_R_TOO_SMALL || latest()->why == SLR_R_MEASURED);
     cr_expect_eq(ranks[0].comm.trials->in_force.site_way[1], SLR_WAY_NCCL);
 }

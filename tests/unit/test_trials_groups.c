@@ -26,7 +26,7 @@ Test(trials_groups, a_duel_decides)
 {
     grouped = 4;
     model.nccl = 1, model.pace = 0.9;
-    go(2 * SETTLED);
+    go(2 * DECIDED);
     cr_expect(in_stage(0, -1) == 0 && in_stage(1, 0) > 0);
     cr_expect_eq(latest()->why, SLR_R_RING);
     cr_expect_eq(rank0()->in_force.chosen[0], 2);
@@ -37,7 +37,7 @@ Test(trials_groups, it_may_be_nccls)
 {
     grouped = 4;
     model.nccl = 0.9, model.pace = 1;
-    go(2 * SETTLED);
+    go(2 * DECIDED);
     cr_expect_eq(latest()->why, SLR_R_MEASURED);
 }
 
@@ -47,11 +47,11 @@ Test(trials_groups, when_nothing_tells_they_go_on)
     grouped = 4;
     model.nccl = model.pace = 1;
     uneven = (const double[]){0, 2, 2, 0, 2, 0}; /* of two rounds NCCL's turn, of the third the ring's */
-    go(2 * SETTLED);
+    go(2 * DECIDED);
     cr_expect_eq(latest()->why, SLR_R_RING);
     cr_expect_eq(rank0()->in_force.chosen[0], 0);
     cr_expect_eq(in_stage(1, -1), 6 * (SLR_DUEL_FIRST + 48));
-    go(10 * SETTLED);
+    go(10 * DECIDED);
     cr_expect_eq(in_stage(3, -1), 6 * (SLR_DUEL_FIRST + 96), "a longer one");
     cr_expect_eq(in_stage(5, -1), 0, "more and more rarely");
     cr_expect_eq(rank0()->site[0].pairs.n, 6, "each round counts once");
@@ -63,9 +63,9 @@ Test(trials_groups, later_duels_decide_for_nccl)
     grouped = 4;
     model.nccl = 0.95, model.pace = 1;
     steady = false;
-    go(2 * SETTLED);
+    go(2 * DECIDED);
     cr_expect(latest()->why == SLR_R_RING && in_stage(1, -1) > 0);
-    go(6 * SETTLED);
+    go(6 * DECIDED);
     cr_expect(latest()->why == SLR_R_MEASURED && latest()->stage == 3);
     cr_expect_eq(rank0()->site[0].pairs.n, 6);
 }
@@ -196,7 +196,7 @@ static int random_groups(void)
         sizes = all[(int)draw(0, 4)];
         grouped = (int)draw(2, 13);
         gemm_m = draw(0, 2) < 1 ? 0 : 8;
-        go(4 * SETTLED);
+        go(4 * DECIDED);
         const bool ring = latest()->why == SLR_R_RING;
         good += ring == (model.pace < model.nccl) || fabs(model.pace - model.nccl) < model.nccl / 50;
         begin_again();

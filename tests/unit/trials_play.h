@@ -13,7 +13,7 @@
 #include "plugin/tuner/tuner.h"
 
 enum { RANKS = 2, CALLS = 12000, LARGE = 4 << 20, SMALL = 1 << 20, AHEAD = 7 };
-enum { OF_WAYS = 3 * SLR_WAYS * SLR_TRIAL_RUN, OF_DUEL = 3 * 2 * 12, SETTLED = 320 };
+enum { OF_WAYS = 3 * SLR_WAYS * SLR_TRIAL_RUN, OF_DUEL = 3 * 2 * 12, DECIDED = 320 };
 
 struct rank {
     struct slr_comm comm;
