@@ -5,7 +5,7 @@
 #include "base/nvtx.h"
 #include "plugin/callers/callers.h"
 #include "plugin/calls/calls.h"
-#include "plugin/comm/group_record.h"
+#include "plugin/comm/group_kept.h"
 #include "plugin/connect/connect.h"
 #include "plugin/gather/gather.h"
 #include "plugin/passed/passed_alone.h"
@@ -65,7 +65,7 @@ static ncclResult_t run(struct slr_call *call, ncclResult_t recorded)
         if (!slr_in_group())
             return ring(call);
         name(call);
-        return slr_group_record(call) ? ncclSuccess : ncclSystemError;
+        return slr_group_keep(call) ? ncclSuccess : ncclSystemError;
     default:
         slr_call_decided(call);
         return call->flow->nccl(call);

@@ -34,7 +34,7 @@
 #include "plugin/calls/collective.h"
 #include "plugin/connect/connect.h"
 #include "plugin/gather/gather.h"
-#include "plugin/comm/group_record.h"
+#include "plugin/comm/group_kept.h"
 #include "plugin/passed/nccl_call.h"
 #include "plugin/pending/order.h"
 #include "plugin/pending/pending.h"

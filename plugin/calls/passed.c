@@ -4,7 +4,7 @@
 #include "base/settings.h"
 #include "plugin/calls/calls.h"
 #include "plugin/graphs/graphs.h"
-#include "plugin/comm/group_record.h"
+#include "plugin/comm/group_kept.h"
 #include "plugin/passed/passed_alone.h"
 #include "plugin/passed/nccl_call.h"
 #include "plugin/abi/nccl_common.h"

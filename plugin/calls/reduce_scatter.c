@@ -2,7 +2,7 @@
 /* ncclReduceScatter. As all_gather.c. */
 #include "plugin/calls/calls.h"
 #include "plugin/calls/collective.h"
-#include "plugin/comm/group_record.h"
+#include "plugin/comm/group_kept.h"
 #include "plugin/comm/stream.h"
 #include "plugin/comm/watch.h"
 #include "plugin/passed/nccl_call.h"

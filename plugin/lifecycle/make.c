@@ -6,7 +6,7 @@
 #include "plugin/comm/watch.h"
 #include "plugin/lifecycle/init.h"
 #include "plugin/lifecycle/lifecycle.h"
-#include "plugin/comm/group_record.h"
+#include "plugin/comm/group_kept.h"
 #include "plugin/places/places.h"
 #include "plugin/timeline/timeline.h"
 #include "plugin/trials/trials.h"

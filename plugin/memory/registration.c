@@ -12,7 +12,7 @@
 #include "cache/handles.h"
 #include "cache/virtual.h"
 #include "plugin/bootstrap/oob.h"
-#include "plugin/comm/group_record.h"
+#include "plugin/comm/group_kept.h"
 #include "plugin/memory/exports.h"
 #include "plugin/util/process.h"
 

@@ -5,7 +5,7 @@
 #include "cache/handles.h"
 #include "kernels/gemm.h"
 #include "plugin/tuner/tuner.h"
-#include "plugin/comm/group_record.h"
+#include "plugin/comm/group_kept.h"
 #include "plugin/comm/watch.h"
 #include "plugin/pending/order.h"
 #include "plugin/pending/pending_state.h"

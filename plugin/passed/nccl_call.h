@@ -8,7 +8,7 @@
 
 struct slr_call;
 struct slr_comm;
-struct slr_turn_call; /* comm/group_record.h */
+struct slr_turn_call; /* comm/group_kept.h */
 
 /* Around the real call of any operation. It comes behind the communicator's gathers (order.h); in a
  * group its stream synchronises with them. The result is returned as it is. */

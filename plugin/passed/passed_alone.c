@@ -6,7 +6,7 @@
 #include "plugin/comm/call.h"
 #include "plugin/comm/comm.h"
 #include "plugin/comm/control.h"
-#include "plugin/comm/group_record.h"
+#include "plugin/comm/group_kept.h"
 
 /* The ranks disagree about one call. `why` is the reason that the passing rank has published. */
 static void differs(struct slr_comm *c, int peer, uint32_t why)
@@ -37,7 +37,7 @@ void slr_alone_note(struct slr_comm *c, enum slr_reason why, uint32_t calls)
     atomic_store(&c->passed_alone, count);
     /* The reason first: whoever reads the count may ask for it at once. */
     atomic_store(&own->passed_alone_why, (uint32_t)why);
-    atomic_store(&own->passed_alone, (uint64_t)count << 32 | (uint32_t)(c->substituted + slr_group_recorded(c) + 1));
+    atomic_store(&own->passed_alone, (uint64_t)count << 32 | (uint32_t)(c->substituted + slr_group_kept(c) + 1));
     pthread_mutex_unlock(&lock);
 }
 

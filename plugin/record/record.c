@@ -6,7 +6,7 @@
 #include "base/real.h"
 #include "base/status.h"
 #include "cache/captures.h"
-#include "plugin/comm/group_record.h"
+#include "plugin/comm/group_kept.h"
 #include "plugin/comm/lane.h"
 #include "plugin/connect/connect.h"
 #include "plugin/graphs/graphs.h"
@@ -117,7 +117,8 @@ static bool is_for_the_ring(const struct slr_call *call)
     if (!slr_graphs_all_can(c))
         slr_graphs_missed();
     return slr_graphs_take(c, call->shard) && atomic_load(&c->error) == ncclSuccess && capture && graph &&
-           !slr_capture_is_given(capture) && slr_recorded_count(graph, c) + slr_group_kept(c) < SLR_RECORD_MOST;
+           !slr_capture_is_given(capture) &&
+           slr_recorded_count(graph, c) + slr_group_kept_captured(c) < SLR_RECORD_MOST;
 }
 
 /* What a rank can not do here alone fails its capture: the others have recorded the call. */
@@ -134,7 +135,7 @@ static ncclResult_t record_now(const struct slr_call *call)
 static ncclResult_t keep(const struct slr_call *call)
 {
     struct slr_comm *c = call->comm;
-    if (slr_group_keep(call))
+    if (slr_group_keep_captured(call))
         return ncclSuccess;
     slr_connect_end(&c, 1);
     return ncclSystemError;

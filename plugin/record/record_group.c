@@ -8,7 +8,7 @@
  * A communicator whose operations in the group are on several streams starts behind all of them, and all of them see its
  * results. */
 #include <stdlib.h>
-#include "plugin/comm/group_record.h"
+#include "plugin/comm/group_kept.h"
 #include "plugin/comm/lane.h"
 #include "plugin/connect/connect.h"
 #include "plugin/pending/pending.h"
@@ -83,15 +83,15 @@ static bool step_round(struct slr_recordings *all, unsigned round, unsigned step
 struct slr_recordings *slr_record_group_enter(const struct slr_group *group)
 {
     struct slr_recordings *all = NULL;
-    if (!group->kept_count || !(all = malloc(sizeof *all + group->kept_count * sizeof all->one[0])))
+    if (!group->captured_count || !(all = malloc(sizeof *all + group->captured_count * sizeof all->one[0])))
         return NULL;
-    all->count = group->kept_count;
+    all->count = group->captured_count;
     for (size_t i = 0; i < all->count; i++) {
         struct one *one = &all->one[i];
         one->round = 0;
         for (size_t j = 0; j < i; j++)
-            one->round += group->kept[j].comm == group->kept[i].comm;
-        one->status = slr_recording_open(&one->x, &group->kept[i], true);
+            one->round += group->captured[j].comm == group->captured[i].comm;
+        one->status = slr_recording_open(&one->x, &group->captured[i], true);
     }
     enter_round(all, group, 0);
     return all;
@@ -129,9 +129,9 @@ static ncclResult_t close_all(struct slr_recordings *all)
 ncclResult_t slr_record_group_end(struct slr_recordings *all, const struct slr_group *group, bool enqueued)
 {
     if (!all) {
-        for (size_t i = 0; i < group->kept_count; i++)
-            slr_connect_end(&group->kept[i].comm, 1);
-        return group->kept_count && enqueued ? ncclSystemError : ncclSuccess;
+        for (size_t i = 0; i < group->captured_count; i++)
+            slr_connect_end(&group->captured[i].comm, 1);
+        return group->captured_count && enqueued ? ncclSystemError : ncclSuccess;
     }
     for (size_t i = 0; i < all->count && !enqueued; i++)
         all->one[i].status = SLR_ABSENT;

@@ -10,7 +10,7 @@
 #include "base/hash.h"
 #include "base/log.h"
 #include "base/status.h"
-#include "plugin/comm/group_record.h"
+#include "plugin/comm/group_kept.h"
 #include "plugin/graphs/recorded.h"
 #include "plugin/produce/product.h"
 #include "plugin/produce/produce.h"

@@ -10,7 +10,7 @@
 #include "base/wait.h"
 #include "plugin/bootstrap/oob.h"
 #include "plugin/comm/call.h"
-#include "plugin/comm/group_record.h"
+#include "plugin/comm/group_kept.h"
 #include "plugin/comm/lane.h"
 #include "plugin/timeline/timeline_impl.h"
 #include "plugin/util/process.h"

@@ -6,7 +6,7 @@
 #include "base/settings.h"
 #include "kernels/gemm.h"
 #include "plugin/comm/control.h"
-#include "plugin/comm/group_record.h"
+#include "plugin/comm/group_kept.h"
 #include "base/log.h"
 #include "base/hash.h"
 #include "plugin/comm/lane.h"

@@ -15,7 +15,7 @@
 #include "base/status.h"
 #include "base/log.h"
 #include "plugin/comm/comm.h"
-#include "plugin/comm/group_record.h"
+#include "plugin/comm/group_kept.h"
 #include "plugin/abi/nccl_common.h"
 
 /* Channels of the candidates of one algorithm and protocol; 0: NCCL's number. TIMERS: calls in flight in the process.

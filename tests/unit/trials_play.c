@@ -6,7 +6,7 @@
 #include <time.h>
 #include "kernels/gemm.h"
 #include "plugin/comm/control.h"
-#include "plugin/comm/group_record.h"
+#include "plugin/comm/group_kept.h"
 #include "plugin/trials/trials_impl.h"
 #include "plugin/tuner/tuner.h"
 

@@ -2,8 +2,8 @@
 /* What a thread has called since ncclGroupStart: kept until the outermost ncclGroupEnd
  * (calls/group.c), which enqueues it. Thread-local, like NCCL's own group state; only the thread
  * itself touches it. */
-#ifndef SLR_PLUGIN_COMM_GROUP_RECORD_H
-#define SLR_PLUGIN_COMM_GROUP_RECORD_H
+#ifndef SLR_PLUGIN_COMM_GROUP_KEPT_H
+#define SLR_PLUGIN_COMM_GROUP_KEPT_H
 
 #include "plugin/comm/call.h"
 
@@ -35,8 +35,8 @@ struct slr_group {
     ncclResult_t told;      /* what it came to when it was made; for the end */
     struct slr_call *calls; /* the gathers that go to the ring */
     size_t count, room;
-    struct slr_call *kept; /* those that are captured for the ring (record/record.h) */
-    size_t kept_count, kept_room;
+    struct slr_call *captured; /* those that are captured for the ring (record/record.h) */
+    size_t captured_count, captured_room;
     struct slr_group_use *uses; /* of all operations, each pair once */
     size_t use_count, use_room;
     struct slr_init *inits;     /* communicators that NCCL makes at the end (lifecycle/init.h) */
@@ -60,11 +60,11 @@ struct slr_group *slr_group_close(void);
 void slr_group_free(struct slr_group *g);
 
 /* Keeps a call for the end of the group. False: no memory; the caller reports it. */
-bool slr_group_record(const struct slr_call *call);
+bool slr_group_keep(const struct slr_call *call);
 
 /* The same of a call that is captured. And how many of the communicator there are. */
-bool slr_group_keep(const struct slr_call *call);
-unsigned slr_group_kept(const struct slr_comm *c);
+bool slr_group_keep_captured(const struct slr_call *call);
+unsigned slr_group_kept_captured(const struct slr_comm *c);
 
 /* An operation uses the stream. */
 bool slr_group_add_use(struct slr_comm *c, CUstream stream, bool nccl);
@@ -73,6 +73,6 @@ bool slr_group_add_use(struct slr_comm *c, CUstream stream, bool nccl);
 void slr_group_add_turn(const struct slr_comm *c, CUstream stream, bool turn);
 
 /* How many calls of the communicator this thread's group has recorded; 0 outside of groups. */
-uint64_t slr_group_recorded(const struct slr_comm *c);
+uint64_t slr_group_kept(const struct slr_comm *c);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The record of the group that a thread has open. */
-#include "plugin/comm/group_record.h"
+#include "plugin/comm/group_kept.h"
 
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -38,7 +38,7 @@ void slr_group_free(struct slr_group *g)
     for (size_t i = 0; i < g->use_count; i++)
         slr_comm_put(g->uses[i].comm);
     free(g->calls);
-    free(g->kept);
+    free(g->captured);
     free(g->uses);
     free(g);
 }
@@ -98,22 +98,22 @@ static size_t calls_of(const struct slr_comm *c, const struct slr_call *calls, s
     return n;
 }
 
-bool slr_group_record(const struct slr_call *call)
+bool slr_group_keep(const struct slr_call *call)
 {
     return append(&group->calls, &group->count, &group->room, call);
 }
 
-bool slr_group_keep(const struct slr_call *call)
+bool slr_group_keep_captured(const struct slr_call *call)
 {
-    return append(&group->kept, &group->kept_count, &group->kept_room, call);
+    return append(&group->captured, &group->captured_count, &group->captured_room, call);
 }
 
-unsigned slr_group_kept(const struct slr_comm *c)
+unsigned slr_group_kept_captured(const struct slr_comm *c)
 {
-    return group ? (unsigned)calls_of(c, group->kept, group->kept_count) : 0;
+    return group ? (unsigned)calls_of(c, group->captured, group->captured_count) : 0;
 }
 
-uint64_t slr_group_recorded(const struct slr_comm *c)
+uint64_t slr_group_kept(const struct slr_comm *c)
 {
     return group ? calls_of(c, group->calls, group->count) : 0;
 }
