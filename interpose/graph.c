@@ -49,7 +49,7 @@ static void began_given(CUstream stream)
 static void began(CUstream stream)
 {
     if (slr_graphs_any())
-        slr_graph_made(slr_graph_recorded(stream));
+        slr_graph_made(slr_graph_captured_into(stream));
 }
 
 #define BEGIN_PLAIN(sym, own) BEGIN(sym, began(own), (CUstream stream, CUstreamCaptureMode mode), (stream, mode))
@@ -221,7 +221,7 @@ static CUresult hook_cuGraphAddNode_v2(CUgraphNode *out, CUgraph graph, const CU
 /* On a capturing stream a launch becomes a child of the graph that is recorded. */
 static CUresult launch(CUresult (*real)(CUgraphExec, CUstream), CUgraphExec exec, CUstream stream, CUstream own)
 {
-    CUgraph into = slr_graph_recorded(own);
+    CUgraph into = slr_graph_captured_into(own);
     struct slr_replay *replay = NULL;
     CUresult r;
     if (!into)

@@ -49,7 +49,7 @@ static CUgraph recorded(const struct slr_call *call, bool *captures)
 {
     if (slr_shared_enter(&call->comm->shared) != SLR_OK)
         return NULL;
-    CUgraph graph = slr_graph_recorded(call->stream);
+    CUgraph graph = slr_graph_captured_into(call->stream);
     *captures = graph || slr_stream_captures(call->stream);
     slr_shared_leave();
     return graph;

@@ -88,7 +88,7 @@ struct slr_post {
     uint32_t p2p_off;               /* NCCL_P2P_DISABLE or NCCL_P2P_LEVEL say: no peer-to-peer */
     uint64_t gpu;                   /* a hash of its model's name */
     uint64_t floor;                 /* gathered bytes from which on it would try the ring (trials/find.c) */
-    uint32_t records;               /* it could take gathers into CUDA graphs (connect/connect.h) */
+    uint32_t captures;              /* it could take gathers into CUDA graphs (connect/connect.h) */
     uint32_t sums;                  /* it could add, for reduce-scatters (connect/connect.h) */
     uint32_t tries;                 /* rounds in which it would try ways (trials.h); 0: none */
     /* connect.h */
@@ -142,7 +142,7 @@ enum {
 #define SLR_FOLD_POST(sum)                                                                                             \
     SLR_FOLD8(SLR_FOLD8(sum, SLR_IN_POST(failed), SLR_IN_POST(drained), SLR_IN_POST(pid), SLR_IN_POST(settings),       \
                         SLR_IN_POST(tune), SLR_IN_POST(process), SLR_IN_POST(device), SLR_IN_POST(p2p_off)),           \
-              SLR_IN_POST(gpu), SLR_IN_POST(floor), SLR_IN_POST(records), SLR_IN_POST(sums), SLR_IN_POST(tries),       \
+              SLR_IN_POST(gpu), SLR_IN_POST(floor), SLR_IN_POST(captures), SLR_IN_POST(sums), SLR_IN_POST(tries),      \
               SLR_IN_POST(link), SLR_IN_POST(slot), SLR_IN_POST(exports))
 #define SLR_FOLD_CHOICE(sum)                                                                                           \
     SLR_FOLD4(sum, SLR_IN_CHOICE(again), SLR_IN_CHOICE(chosen), SLR_IN_CHOICE(ended), SLR_IN_CHOICE(row))

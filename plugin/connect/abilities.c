@@ -5,7 +5,7 @@
  * which the rank posts when the communicator is made; then a trial (kernels/graph_try.h), when the ranks
  * connect, as nothing is put on a device before. Once in a process for each device.
  *
- * A rank whose trial fails takes back what it has posted (`records`) before it is MADE (connect.h). It
+ * A rank whose trial fails takes back what it has posted (`captures`) before it is MADE (connect.h). It
  * posts it never again. So whoever is connected reads of each rank what is so for good; before that, 0
  * is for good and 1 is not. All ranks come to the same: a gather is recorded only by who is connected.
  *
@@ -42,7 +42,7 @@ bool slr_graphs_may(void)
 bool slr_graphs_all_can(const struct slr_comm *c)
 {
     for (int r = 0; r < c->nranks; r++)
-        if (!__atomic_load_n(&c->shared.control->post[r].records, __ATOMIC_SEQ_CST))
+        if (!__atomic_load_n(&c->shared.control->post[r].captures, __ATOMIC_SEQ_CST))
             return false;
     return true;
 }
@@ -112,7 +112,7 @@ void slr_graphs_try(struct slr_comm *c)
 {
     slr_graphs_missed();
     if (!slr_graphs_may() || !can(c))
-        __atomic_store_n(&c->shared.control->post[c->rank].records, 0, __ATOMIC_SEQ_CST);
+        __atomic_store_n(&c->shared.control->post[c->rank].captures, 0, __ATOMIC_SEQ_CST);
 }
 
 /* ---- sums ----

@@ -31,7 +31,7 @@ unsigned long long slr_graph_capture(CUstream stream, CUgraph *graph)
     return status == CU_STREAM_CAPTURE_STATUS_ACTIVE ? id : 0;
 }
 
-CUgraph slr_graph_recorded(CUstream stream)
+CUgraph slr_graph_captured_into(CUstream stream)
 {
     CUgraph graph = NULL;
     return slr_graph_capture(stream, &graph) ? graph : NULL;

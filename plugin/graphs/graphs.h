@@ -45,7 +45,7 @@ bool slr_graphs_any(void);
 
 /* The graph that the stream records into now, or NULL. CU_STREAM_PER_THREAD for the calling
  * thread's default stream. */
-CUgraph slr_graph_recorded(CUstream stream);
+CUgraph slr_graph_captured_into(CUstream stream);
 
 /* The capture that the stream is in, and its graph unless NULL; 0: in none, or in one that is broken. */
 unsigned long long slr_graph_capture(CUstream stream, CUgraph *graph);

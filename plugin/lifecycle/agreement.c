@@ -84,7 +84,7 @@ static void fill_post(struct slr_comm *c, struct slr_post *post)
     slr_real.cuDeviceGetUuid(&post->device_uuid, c->shared.device);
     post->device = c->shared.device;
     post->p2p_off = p2p_off();
-    post->records = slr_graphs_may();
+    post->captures = slr_graphs_may();
     post->sums = slr_sums_load(c);
     post->tries = slr_trials_prepare(c);
     for (int i = 0; i < SLR_S_COUNT; i++)

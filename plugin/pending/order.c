@@ -195,7 +195,7 @@ static enum slr_status after_nccl(struct slr_comm *c, CUstream stream)
     /* The usual case, one stream: the event is recorded when it is asked for, if ever. */
     bool late = !o->several && !doubtful && !at_once(stream);
     if (slr_stream_may_capture(stream)) {
-        slr_graph_hold(slr_graph_recorded(stream), c, 0); /* its launches are operations */
+        slr_graph_hold(slr_graph_captured_into(stream), c, 0); /* its launches are operations */
         return SLR_OK;
     }
     if (late && is_latest(&o->nccl, stream))

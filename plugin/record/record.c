@@ -27,7 +27,7 @@ static enum slr_status take_steps(struct slr_recording *x, unsigned steps)
     struct slr_lane *lane = x->lane;
     enum slr_status s = SLR_OK;
     if (steps & SLR_RECORD_ENTER) {
-        x->first = slr_recorder_enter(lane);
+        x->first = slr_capture_lane_enter(lane);
         if (what->enter)
             s = what->enter(lane, &x->call, &x->g, x->first);
     }
@@ -58,7 +58,7 @@ enum slr_status slr_recording_steps(struct slr_recording *x, unsigned steps)
     if (s == SLR_OK) {
         s = take_steps(x, steps);
         if (s == SLR_OK)
-            slr_recorder_drawn(lane);
+            slr_capture_lane_drawn(lane);
         else
             slr_timeline_close(lane);
         slr_shared_work_end();
@@ -84,7 +84,7 @@ enum slr_status slr_recording_open(struct slr_recording *x, const struct slr_cal
     SLR_TRY(call->flow->capture->prepare(c, &x->g, &x->stand_ins));
     x->prepared = true;
     x->g.nodes.stand_ins = &x->stand_ins;
-    x->lane = slr_recorder_of(c, x->capture);
+    x->lane = slr_capture_lane_of(c, x->capture);
     return x->lane ? SLR_OK : SLR_NOMEM;
 }
 

@@ -25,13 +25,13 @@ enum slr_status slr_recording_open(struct slr_recording *x, const struct slr_cal
 enum slr_status slr_recording_steps(struct slr_recording *x, unsigned steps);
 ncclResult_t slr_recording_close(struct slr_recording *x, enum slr_status s);
 
-/* ---- recorder.c ---- */
+/* ---- capture_lane.c ---- */
 
 /* The lane of the communicator's that serves the capture. NULL: none could be made. */
-struct slr_lane *slr_recorder_of(struct slr_comm *c, unsigned long long capture);
+struct slr_lane *slr_capture_lane_of(struct slr_comm *c, unsigned long long capture);
 
 /* Under its lock: a call of the capture begins; true: it is the first one. And: the ring's streams are in the capture. */
-bool slr_recorder_enter(struct slr_lane *lane);
-void slr_recorder_drawn(struct slr_lane *lane);
+bool slr_capture_lane_enter(struct slr_lane *lane);
+void slr_capture_lane_drawn(struct slr_lane *lane);
 
 #endif

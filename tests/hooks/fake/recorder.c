@@ -241,7 +241,7 @@ bool slr_graphs_any(void)
     return false;
 }
 
-CUgraph slr_graph_recorded(CUstream stream)
+CUgraph slr_graph_captured_into(CUstream stream)
 {
     (void)stream;
     return NULL;

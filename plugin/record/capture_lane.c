@@ -16,7 +16,7 @@
 #include "plugin/record/record_impl.h"
 
 /* A lane for one capture. */
-struct slr_recorder {
+struct slr_capture_lane {
     struct slr_lane lane; /* first */
     struct slr_order order;
     struct slr_pending pending;
@@ -24,23 +24,23 @@ struct slr_recorder {
     unsigned calls;
     _Atomic bool failed; /* the capture has; the log says so once */
     _Atomic bool drawn;  /* its ring's streams are in the capture */
-    struct slr_recorder *next;
+    struct slr_capture_lane *next;
 };
 
 /* Under the lock: the list, and which capture a recorder serves. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static struct slr_recorder *list;
+static struct slr_capture_lane *list;
 static _Atomic unsigned serving;
 
-static struct slr_recorder *recorder(struct slr_lane *lane)
+static struct slr_capture_lane *capture_lane(struct slr_lane *lane)
 {
-    return (struct slr_recorder *)lane;
+    return (struct slr_capture_lane *)lane;
 }
 
 /* The capture has, nothing else. */
 static void failed(struct slr_lane *lane, enum slr_status status, const char *what)
 {
-    if (!atomic_exchange(&recorder(lane)->failed, true))
+    if (!atomic_exchange(&capture_lane(lane)->failed, true))
         slr_log(SLR_LOG_ERROR, "capture_failed", "comm=%s crank=%d status=%s msg=%s", lane->comm->name,
                 lane->comm->rank, slr_status_name(status), what);
 }
@@ -48,7 +48,7 @@ static void failed(struct slr_lane *lane, enum slr_status status, const char *wh
 /* It is in the capture, or in none and may be taken in. */
 static bool takes(const struct slr_lane *lane, CUstream stream)
 {
-    const struct slr_recorder *r = (const struct slr_recorder *)lane;
+    const struct slr_capture_lane *r = (const struct slr_capture_lane *)lane;
     const unsigned long long capture = slr_graph_capture(stream, NULL);
     return capture ? capture == r->capture : !slr_stream_captures(stream);
 }
@@ -63,7 +63,7 @@ static uint32_t by_pace(const struct slr_lane *lane, const struct slr_gemm *gemm
 static void fusing(struct slr_lane *lane, enum slr_fusing what, CUstream stream)
 {
     if (what == SLR_FUSING_DONE)
-        slr_recorded_in_parts(slr_graph_recorded(stream), lane->comm);
+        slr_recorded_in_parts(slr_graph_captured_into(stream), lane->comm);
 }
 
 static const struct slr_lane_kind captured = {.failed = failed, .takes = takes, .parts = by_pace, .fusing = fusing};
@@ -76,9 +76,9 @@ static enum slr_status open_ring(struct slr_lane *lane)
     return s;
 }
 
-static struct slr_recorder *new_recorder(struct slr_comm *c)
+static struct slr_capture_lane *new_lane(struct slr_comm *c)
 {
-    struct slr_recorder *r = calloc(1, sizeof *r);
+    struct slr_capture_lane *r = calloc(1, sizeof *r);
     if (!r)
         return NULL;
     r->lane.kind = &captured;
@@ -96,7 +96,7 @@ static struct slr_recorder *new_recorder(struct slr_comm *c)
 }
 
 /* The words and the staging may be others than in the capture before. */
-static void begin(struct slr_recorder *r, const struct slr_ring *from, unsigned long long capture)
+static void begin(struct slr_capture_lane *r, const struct slr_ring *from, unsigned long long capture)
 {
     struct slr_ring *ring = &r->lane.ring;
     ring->flags = from->flags;
@@ -114,17 +114,17 @@ static void begin(struct slr_recorder *r, const struct slr_ring *from, unsigned 
 }
 
 /* The one that serves the capture, or a free one, or a new one. */
-static struct slr_recorder *serve(struct slr_comm *c, unsigned long long capture)
+static struct slr_capture_lane *serve(struct slr_comm *c, unsigned long long capture)
 {
     pthread_mutex_lock(&lock);
-    struct slr_recorder *unused = NULL, *r = list;
+    struct slr_capture_lane *unused = NULL, *r = list;
     for (; r && !(r->lane.comm == c && r->capture == capture); r = r->next)
         if (r->lane.comm == c && !r->capture)
             unused = r;
     pthread_mutex_unlock(&lock);
     if (r)
         return r;
-    struct slr_recorder *fresh = unused ? NULL : new_recorder(c);
+    struct slr_capture_lane *fresh = unused ? NULL : new_lane(c);
     r = unused ? unused : fresh;
     if (!r)
         return NULL;
@@ -139,26 +139,26 @@ static struct slr_recorder *serve(struct slr_comm *c, unsigned long long capture
     return r;
 }
 
-struct slr_lane *slr_recorder_of(struct slr_comm *c, unsigned long long capture)
+struct slr_lane *slr_capture_lane_of(struct slr_comm *c, unsigned long long capture)
 {
-    struct slr_recorder *r = serve(c, capture);
+    struct slr_capture_lane *r = serve(c, capture);
     return r ? &r->lane : NULL;
 }
 
-bool slr_recorder_enter(struct slr_lane *lane)
+bool slr_capture_lane_enter(struct slr_lane *lane)
 {
-    return recorder(lane)->calls++ == 0;
+    return capture_lane(lane)->calls++ == 0;
 }
 
-void slr_recorder_drawn(struct slr_lane *lane)
+void slr_capture_lane_drawn(struct slr_lane *lane)
 {
-    atomic_store(&recorder(lane)->drawn, true);
+    atomic_store(&capture_lane(lane)->drawn, true);
 }
 
 /* ---- the end of a capture ---- */
 
 /* Streams of the recorder that the program has not made anybody wait for. */
-static void take_back(struct slr_recorder *r, CUstream stream)
+static void take_back(struct slr_capture_lane *r, CUstream stream)
 {
     struct slr_ring *ring = &r->lane.ring;
     const CUstream own[] = {ring->pull, ring->tail, ring->publish, ring->own, ring->carrier};
@@ -169,10 +169,10 @@ static void take_back(struct slr_recorder *r, CUstream stream)
         }
 }
 
-static struct slr_recorder *next_of(unsigned long long capture, const struct slr_recorder *after)
+static struct slr_capture_lane *next_of(unsigned long long capture, const struct slr_capture_lane *after)
 {
     pthread_mutex_lock(&lock);
-    struct slr_recorder *r = after ? after->next : list;
+    struct slr_capture_lane *r = after ? after->next : list;
     while (r && r->capture != capture)
         r = r->next;
     pthread_mutex_unlock(&lock);
@@ -185,7 +185,7 @@ void slr_record_end(CUstream stream)
     if (!capture)
         return;
     slr_guard++;
-    for (struct slr_recorder *r = next_of(capture, NULL); r; r = next_of(capture, r)) {
+    for (struct slr_capture_lane *r = next_of(capture, NULL); r; r = next_of(capture, r)) {
         slr_lane_lock(&r->lane);
         slr_pending_join(&r->lane, SLR_R_JOIN_OTHER_OP, "cuStreamEndCapture");
         if (slr_shared_work_begin(&r->lane.comm->shared) == SLR_OK) {
@@ -198,7 +198,7 @@ void slr_record_end(CUstream stream)
 }
 
 /* Of a capture that was broken the driver does not tell which it was: one whose streams capture nothing any more. */
-static bool has_ended(const struct slr_recorder *r, unsigned long long capture)
+static bool has_ended(const struct slr_capture_lane *r, unsigned long long capture)
 {
     return capture ? r->capture == capture
                    : r->capture && atomic_load(&r->drawn) && !slr_stream_captures(r->lane.ring.pull);
@@ -209,7 +209,7 @@ void slr_record_ended(unsigned long long capture)
     if (!atomic_load(&serving))
         return;
     pthread_mutex_lock(&lock);
-    for (struct slr_recorder *r = list; r; r = r->next)
+    for (struct slr_capture_lane *r = list; r; r = r->next)
         if (has_ended(r, capture)) {
             r->capture = 0;
             atomic_fetch_sub(&serving, 1);
@@ -218,13 +218,13 @@ void slr_record_ended(unsigned long long capture)
 }
 
 /* Off the list. */
-static struct slr_recorder *take_recorder(const struct slr_comm *c)
+static struct slr_capture_lane *take_lane(const struct slr_comm *c)
 {
     pthread_mutex_lock(&lock);
-    struct slr_recorder **at = &list;
+    struct slr_capture_lane **at = &list;
     while (*at && (*at)->lane.comm != c)
         at = &(*at)->next;
-    struct slr_recorder *r = *at;
+    struct slr_capture_lane *r = *at;
     if (r)
         *at = r->next;
     if (r && r->capture)
@@ -235,7 +235,7 @@ static struct slr_recorder *take_recorder(const struct slr_comm *c)
 
 void slr_record_close(struct slr_comm *c)
 {
-    for (struct slr_recorder *r; (r = take_recorder(c)) != NULL; free(r)) {
+    for (struct slr_capture_lane *r; (r = take_lane(c)) != NULL; free(r)) {
         slr_lane_lock(&r->lane);
         slr_pending_join(&r->lane, SLR_R_JOIN_DESTROY, "the communicator's end"); /* in a capture that goes on */
         slr_lane_unlock(&r->lane);
