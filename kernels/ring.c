@@ -21,7 +21,7 @@ static int owner_at(const struct slr_ring *ring, int step)
 
 static void pull_did(struct slr_ring *ring, enum slr_span_kind kind, int peer, uint32_t piece, size_t bytes)
 {
-    slr_timing_did(ring->timing, SLR_LANE_PULL, ring->pull, kind, peer, (int)piece, bytes);
+    slr_timing_did(ring->timing, SLR_TRACK_PULL, ring->pull, kind, peer, (int)piece, bytes);
 }
 
 static bool ends_chunk(const struct slr_plan *p, uint32_t piece)
@@ -45,7 +45,7 @@ static enum slr_status meet(struct slr_ring *ring, const struct slr_gather *g, u
 {
     struct slr_memops m;
     m.count = 0;
-    slr_timing_mark(ring->timing, SLR_LANE_PULL, ring->pull);
+    slr_timing_mark(ring->timing, SLR_TRACK_PULL, ring->pull);
     for (int step = 1; step < ring->nranks; step++)
         offer(ring, g, &m, owner_at(ring, step), last);
     for (int step = 1; step < ring->nranks; step++) {
@@ -67,7 +67,7 @@ static enum slr_status await_owner(struct slr_ring *ring, const struct slr_gathe
     if (slr_source_of(g, owner) == SLR_FROM_SLOT && piece > 0) {
         struct slr_memops m;
         m.count = 0;
-        slr_timing_mark(ring->timing, SLR_LANE_PULL, ring->pull);
+        slr_timing_mark(ring->timing, SLR_TRACK_PULL, ring->pull);
         slr_memops_await_ready(&m, ring, owner, slr_ready_value(seq, 0));
         SLR_TRY(slr_memops_put(ring, &m, ring->pull));
         pull_did(ring, SLR_SPAN_WAIT, owner, piece, 0);
@@ -117,7 +117,7 @@ static enum slr_status pull_step(struct slr_ring *ring, const struct slr_gather 
 
 static enum slr_status pull_piece(struct slr_ring *ring, const struct slr_gather *g, uint32_t first, uint32_t piece)
 {
-    slr_timing_mark(ring->timing, SLR_LANE_PULL, ring->pull);
+    slr_timing_mark(ring->timing, SLR_TRACK_PULL, ring->pull);
     for (int step = 1; step < ring->nranks; step++)
         SLR_TRY(pull_step(ring, g, first + piece, piece, step));
     return SLR_OK;
@@ -136,7 +136,7 @@ static bool can_be_whole(const struct slr_ring *ring, const struct slr_gather *g
  * them, and so are events. */
 static enum slr_status pull_whole(struct slr_ring *ring, const struct slr_gather *g, uint32_t last)
 {
-    slr_timing_mark(ring->timing, SLR_LANE_PULL, ring->pull);
+    slr_timing_mark(ring->timing, SLR_TRACK_PULL, ring->pull);
     for (int step = 1; step < ring->nranks; step++) {
         SLR_TRY(pull(ring, g, last, owner_at(ring, step), 0, g->plan.shard));
         if (!ring->once || step + 1 == ring->nranks)
@@ -174,9 +174,9 @@ static CUstream own_stream(const struct slr_ring *ring, const struct slr_gather 
 
 static enum slr_status copy_own(struct slr_ring *ring, const struct slr_gather *g, CUdeviceptr from, CUstream on)
 {
-    slr_timing_mark(ring->timing, SLR_LANE_APP, on);
+    slr_timing_mark(ring->timing, SLR_TRACK_APP, on);
     SLR_TRY(SLR_CU(cuMemcpyAsync, slr_gather_own(g, ring->rank), from, g->plan.shard, on));
-    slr_timing_did(ring->timing, SLR_LANE_APP, on, SLR_SPAN_OWN, -1, -1, g->plan.shard);
+    slr_timing_did(ring->timing, SLR_TRACK_APP, on, SLR_SPAN_OWN, -1, -1, g->plan.shard);
     ring->own_copied = on == ring->tail ? ring->finished : ring->owned;
     return on == ring->tail ? SLR_OK : SLR_CU(cuEventRecord, ring->owned, on);
 }
@@ -275,7 +275,7 @@ static enum slr_status finish_tail(struct slr_ring *ring, const struct slr_gathe
         SLR_TRY(SLR_CU(cuEventRecord, ring->published, ring->publish));
         SLR_TRY(SLR_CU(cuStreamWaitEvent, ring->tail, ring->published, 0));
     }
-    slr_timing_did(ring->timing, SLR_LANE_PULL, ring->tail, SLR_SPAN_WAIT, -1, (int)g->plan.pieces - 1, 0);
+    slr_timing_did(ring->timing, SLR_TRACK_PULL, ring->tail, SLR_SPAN_WAIT, -1, (int)g->plan.pieces - 1, 0);
     return SLR_CU(cuEventRecord, ring->finished, ring->tail);
 }
 
@@ -304,7 +304,7 @@ static enum slr_status conclude(struct slr_ring *ring, const struct slr_gather *
     }
     /* That event stands before the words, which no stream of this rank waits for. */
     SLR_TRY(SLR_CU(cuStreamWaitEvent, ring->tail, slr_last_event(ring), 0));
-    slr_timing_mark(ring->timing, SLR_LANE_PULL, ring->tail);
+    slr_timing_mark(ring->timing, SLR_TRACK_PULL, ring->tail);
     await_readers(ring, g, &m, last);
     SLR_TRY(slr_memops_put(ring, &m, ring->tail));
     return finish_tail(ring, g, sends);

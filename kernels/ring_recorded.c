@@ -80,7 +80,7 @@ bool slr_recorded_runs(const struct slr_timed_span *span, const struct slr_route
 {
     if (span->kind == SLR_SPAN_STAGE)
         return stages(route, rank, nranks);
-    if (span->lane == SLR_LANE_PUBLISH)
+    if (span->track == SLR_TRACK_PUBLISH)
         return route[span->peer].delivery == SLR_CORRECTED;
     return span->kind != SLR_SPAN_PULL ||
            (span->staged ? route[span->peer].source == SLR_FROM_SLOT : route[span->peer].from != 0);

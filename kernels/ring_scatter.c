@@ -102,10 +102,10 @@ static enum slr_status push(struct slr_ring *ring, const struct slr_scatter *s, 
         SLR_TRY(slr_memops_put(ring, &m, ring->publish));
     }
     if (part->done || s->earlier + index == 0)
-        slr_timing_did(ring->timing, SLR_LANE_PUBLISH, ring->publish, SLR_SPAN_WAIT, to, s->earlier + index, 0);
+        slr_timing_did(ring->timing, SLR_TRACK_PUBLISH, ring->publish, SLR_SPAN_WAIT, to, s->earlier + index, 0);
     SLR_TRY(SLR_CU(cuMemcpyAsync, area(ring->slots[to], to, ring->rank, p->shard) + part->at,
                    s->send + (size_t)to * s->stride + part->at, part->bytes, ring->publish));
-    slr_timing_did(ring->timing, SLR_LANE_PUBLISH, ring->publish, SLR_SPAN_PUSH, to, s->earlier + index, part->bytes);
+    slr_timing_did(ring->timing, SLR_TRACK_PUBLISH, ring->publish, SLR_SPAN_PUSH, to, s->earlier + index, part->bytes);
     if (there > 0)
         slr_memops_say_ready(&m, ring, to, slr_ready_value(first - 1 + there, 0));
     return slr_memops_put(ring, &m, ring->publish);
@@ -116,7 +116,7 @@ static enum slr_status push_all(struct slr_ring *ring, const struct slr_scatter 
 {
     int parts[SLR_MAX_RANKS] = {0};
     if (s->earlier == 0)
-        slr_timing_mark(ring->timing, SLR_LANE_PUBLISH, ring->publish);
+        slr_timing_mark(ring->timing, SLR_TRACK_PUBLISH, ring->publish);
     for (unsigned i = 0; i < s->parts; i++)
         if (s->part[i].shard != ring->rank)
             SLR_TRY(push(ring, s, first, &s->part[i], parts[s->part[i].shard]++));
@@ -137,13 +137,13 @@ static enum slr_status open_slots(struct slr_ring *ring, const struct slr_scatte
     struct slr_memops m;
     m.count = 0;
     if (s->earlier == 0)
-        slr_timing_mark(ring->timing, SLR_LANE_PULL, ring->pull);
+        slr_timing_mark(ring->timing, SLR_TRACK_PULL, ring->pull);
     for (int step = 1; step < ring->nranks; step++)
         slr_memops_wait(&m, slr_dflag(ring, SLR_FLAG_DONE, ring->rank, peer_at(ring, step)), first - 1);
     say_open(ring, &m, s->entry ? first : last);
     SLR_TRY(slr_memops_put(ring, &m, ring->pull));
     if (s->earlier == 0)
-        slr_timing_did(ring->timing, SLR_LANE_PULL, ring->pull, SLR_SPAN_WAIT, -1, -1, 0);
+        slr_timing_did(ring->timing, SLR_TRACK_PULL, ring->pull, SLR_SPAN_WAIT, -1, -1, 0);
     return SLR_OK;
 }
 
@@ -162,10 +162,10 @@ static enum slr_status sum_part(struct slr_ring *ring, const struct slr_scatter 
             slr_memops_await_ready(m, ring, r, slr_ready_value(first - 1 + need, 0));
     }
     SLR_TRY(slr_memops_put(ring, m, ring->pull));
-    slr_timing_did(ring->timing, SLR_LANE_PULL, ring->pull, SLR_SPAN_WAIT, -1, s->earlier + index, 0);
+    slr_timing_did(ring->timing, SLR_TRACK_PULL, ring->pull, SLR_SPAN_WAIT, -1, s->earlier + index, 0);
     SLR_TRY(slr_reduce(s->reduce, ring->pull, s->type, (void *)(uintptr_t)(s->recv + part->at), in, ring->nranks,
                        part->bytes / s->elem, s->divisor, BLOCKS));
-    slr_timing_did(ring->timing, SLR_LANE_PULL, ring->pull, SLR_SPAN_SUM, -1, s->earlier + index, part->bytes);
+    slr_timing_did(ring->timing, SLR_TRACK_PULL, ring->pull, SLR_SPAN_SUM, -1, s->earlier + index, part->bytes);
     return SLR_OK;
 }
 

@@ -4,7 +4,7 @@
 
 static void did(struct slr_ring *ring, enum slr_span_kind kind, int peer, uint32_t piece, size_t bytes)
 {
-    slr_timing_did(ring->timing, SLR_LANE_PUBLISH, ring->publish, kind, peer, (int)piece, bytes);
+    slr_timing_did(ring->timing, SLR_TRACK_PUBLISH, ring->publish, kind, peer, (int)piece, bytes);
 }
 
 /* The slot is free when its readers have copied the piece that was there. In the first pieces of a
@@ -27,7 +27,7 @@ enum slr_status slr_ring_stage(struct slr_ring *ring, const struct slr_gather *g
     size_t bytes = slr_plan_piece_bytes(&g->plan, piece);
     CUdeviceptr from = g->send + slr_plan_piece_begin(&g->plan, piece);
     CUdeviceptr to = ring->slots[ring->rank] + slr_slot_at(ring, seq);
-    slr_timing_mark(ring->timing, SLR_LANE_PUBLISH, ring->publish);
+    slr_timing_mark(ring->timing, SLR_TRACK_PUBLISH, ring->publish);
     SLR_TRY(await_slot(ring, g, seq, piece));
     did(ring, SLR_SPAN_WAIT, -1, piece, 0);
     SLR_TRY(SLR_CU(cuMemcpyAsync, to, from, bytes, ring->publish));
@@ -54,7 +54,7 @@ static int reader_at(const struct slr_ring *ring, int step)
 
 static enum slr_status correct_peer(struct slr_ring *ring, const struct slr_gather *g, uint32_t last, int peer)
 {
-    slr_timing_mark(ring->timing, SLR_LANE_PUBLISH, ring->publish);
+    slr_timing_mark(ring->timing, SLR_TRACK_PUBLISH, ring->publish);
     /* Behind the wrong bytes, which must not come last, and what used the buffer before the gather. */
     struct slr_memops m;
     m.count = 0;

@@ -105,9 +105,9 @@ CUresult slr_ring_query(const struct slr_ring *ring, bool carried, bool aside)
 
 enum slr_status slr_ring_join_measured(struct slr_ring *ring, CUstream stream)
 {
-    slr_timing_mark(ring->timing, SLR_LANE_APP, stream);
+    slr_timing_mark(ring->timing, SLR_TRACK_APP, stream);
     SLR_TRY(slr_ring_join(ring, stream));
-    slr_timing_did(ring->timing, SLR_LANE_APP, stream, SLR_SPAN_WAIT, -1, -1, 0);
+    slr_timing_did(ring->timing, SLR_TRACK_APP, stream, SLR_SPAN_WAIT, -1, -1, 0);
     return SLR_OK;
 }
 

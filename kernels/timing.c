@@ -21,8 +21,8 @@ void slr_timing_begin(struct slr_timing *timing)
 {
     timing->stamps = timing->spans = timing->cut = 0;
     timing->broken = false;
-    for (int lane = 0; lane < SLR_LANES; lane++)
-        timing->at[lane] = -1;
+    for (int track = 0; track < SLR_TRACKS; track++)
+        timing->at[track] = -1;
 }
 
 static bool create_event(struct slr_timing *timing)
@@ -84,17 +84,18 @@ void slr_timing_add(struct slr_timing *timing, const struct slr_timed_span *span
         timing->span[timing->spans++] = *span;
 }
 
-void slr_timing_mark_on(struct slr_timing *timing, enum slr_span_lane lane, CUstream stream)
+void slr_timing_mark_on(struct slr_timing *timing, enum slr_span_track track, CUstream stream)
 {
-    timing->at[lane] = stamp(timing, stream);
+    timing->at[track] = stamp(timing, stream);
 }
 
-void slr_timing_did_on(struct slr_timing *timing, enum slr_span_lane lane, CUstream stream, struct slr_timed_span what)
+void slr_timing_did_on(struct slr_timing *timing, enum slr_span_track track, CUstream stream,
+                       struct slr_timed_span what)
 {
-    what.lane = lane;
+    what.track = track;
     /* The stamp behind one operation is the one before the next. */
-    what.begin = timing->at[lane];
-    what.end = timing->at[lane] = stamp(timing, stream);
+    what.begin = timing->at[track];
+    what.end = timing->at[track] = stamp(timing, stream);
     slr_timing_add(timing, &what);
 }
 
@@ -120,11 +121,11 @@ void slr_timing_free(struct slr_timing *timing)
     *timing = (struct slr_timing){0};
 }
 
-const char *slr_span_lane_name(enum slr_span_lane lane)
+const char *slr_span_track_name(enum slr_span_track track)
 {
     static const char *const names[] = {
-        [SLR_LANE_APP] = "app", [SLR_LANE_PUBLISH] = "publish", [SLR_LANE_PULL] = "pull"};
-    return names[lane];
+        [SLR_TRACK_APP] = "app", [SLR_TRACK_PUBLISH] = "publish", [SLR_TRACK_PULL] = "pull"};
+    return names[track];
 }
 
 const char *slr_span_name(enum slr_span_kind kind)
@@ -161,7 +162,7 @@ bool slr_timing_launched(CUgraphExec exec, const CUgraphNode *node, const struct
 {
     bool back = true;
     if (stream)
-        slr_timing_mark(timing, SLR_LANE_APP, stream);
+        slr_timing_mark(timing, SLR_TRACK_APP, stream);
     for (unsigned i = 0; i < captured->stamps; i++)
         back &= slr_real.cuGraphExecEventRecordNodeSetEvent(exec, node[i], captured->stand_in) == CUDA_SUCCESS;
     if (!back) {

@@ -2,10 +2,10 @@
 /* When the operations of one gather or reduce-scatter ran on the device: a record of time stamps,
  * which are events on the streams concerned; and these times in the host's.
  *
- * A *lane* is one of the streams that work for a gather: the application's, on which the GEMM waits
- * and computes, and the ring's two. slr_timing_mark() notes where the lane stands, and
+ * A *track* is one of the streams that work for a gather: the application's, on which the GEMM waits
+ * and computes, and the ring's two. slr_timing_mark() notes where the track stands, and
  * slr_timing_did() that the operation which was enqueued since then ends here, where the next one
- * begins: neighbours share a stamp. The application's lane may be on several streams one after
+ * begins: neighbours share a stamp. The application's track may be on several streams one after
  * another; each is marked anew.
  *
  * An event is recorded behind work that is enqueued anyway, so it changes no order and nothing
@@ -26,14 +26,14 @@
 
 #define SLR_TIMING_STAMPS 4096 /* most events of one record */
 
-enum slr_span_lane { SLR_LANE_APP, SLR_LANE_PUBLISH, SLR_LANE_PULL, SLR_LANES };
+enum slr_span_track { SLR_TRACK_APP, SLR_TRACK_PUBLISH, SLR_TRACK_PULL, SLR_TRACKS };
 
 enum slr_span_kind {
     SLR_SPAN_OWN,   /* the own shard is copied into the receive buffer */
     SLR_SPAN_STAGE, /* a piece is copied to the staging slot */
     SLR_SPAN_PUSH,  /* a piece is copied into a peer's receive buffer */
     SLR_SPAN_PULL,  /* a piece is copied from a peer's slot, or from where its shard lies */
-    SLR_SPAN_WAIT,  /* the lane stands still */
+    SLR_SPAN_WAIT,  /* the track stands still */
     SLR_SPAN_GEMM,  /* one part of a fused GEMM */
     SLR_SPAN_NCCL,  /* an operation that NCCL does */
     SLR_SPAN_SUM    /* the ranks' contributions to a part of the own shard are added */
@@ -41,7 +41,7 @@ enum slr_span_kind {
 
 /* Numbers of stamps; -1 where there is none. */
 struct slr_timed_span {
-    enum slr_span_lane lane;
+    enum slr_span_track track;
     enum slr_span_kind kind;
     int begin, end;
     int peer, piece; /* -1: no particular one */
@@ -55,7 +55,7 @@ struct slr_timing {
     struct slr_timed_span *span;
     unsigned spans, span_room;
     unsigned cut; /* operations without a span, for want of room */
-    int at[SLR_LANES];
+    int at[SLR_TRACKS];
     bool broken;       /* an event could not be made or recorded */
     CUevent stand_in;  /* of a captured gather: the event that all its stamps record, the owner's; NULL: it is none */
     CUgraphNode *node; /* and the stamps' nodes, [node_room] */
@@ -64,20 +64,21 @@ struct slr_timing {
 
 void slr_timing_begin(struct slr_timing *timing); /* empties the record for its next use */
 
-void slr_timing_mark_on(struct slr_timing *timing, enum slr_span_lane lane, CUstream stream);
-void slr_timing_did_on(struct slr_timing *timing, enum slr_span_lane lane, CUstream stream, struct slr_timed_span what);
+void slr_timing_mark_on(struct slr_timing *timing, enum slr_span_track track, CUstream stream);
+void slr_timing_did_on(struct slr_timing *timing, enum slr_span_track track, CUstream stream,
+                       struct slr_timed_span what);
 
-static inline void slr_timing_mark(struct slr_timing *timing, enum slr_span_lane lane, CUstream stream)
+static inline void slr_timing_mark(struct slr_timing *timing, enum slr_span_track track, CUstream stream)
 {
     if (__builtin_expect(timing != NULL, 0))
-        slr_timing_mark_on(timing, lane, stream);
+        slr_timing_mark_on(timing, track, stream);
 }
 
-static inline void slr_timing_did(struct slr_timing *timing, enum slr_span_lane lane, CUstream stream,
+static inline void slr_timing_did(struct slr_timing *timing, enum slr_span_track track, CUstream stream,
                                   enum slr_span_kind kind, int peer, int piece, size_t bytes)
 {
     if (__builtin_expect(timing != NULL, 0))
-        slr_timing_did_on(timing, lane, stream,
+        slr_timing_did_on(timing, track, stream,
                           (struct slr_timed_span){.kind = kind, .peer = peer, .piece = piece, .bytes = bytes});
 }
 
@@ -92,7 +93,7 @@ CUresult slr_timing_query(const struct slr_timing *timing);
 
 void slr_timing_free(struct slr_timing *timing); /* frees events and memory; the record may be in flight */
 
-const char *slr_span_lane_name(enum slr_span_lane lane);
+const char *slr_span_track_name(enum slr_span_track track);
 const char *slr_span_name(enum slr_span_kind kind);
 
 /* ---- stamps in CUDA graphs ---- */

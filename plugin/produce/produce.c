@@ -225,7 +225,7 @@ static bool compute(struct slr_product *p, const struct slr_gemm *gemm)
     for (unsigned i = 0; i < p->parts && good; i++) {
         good = block(p, gemm, i, false) == CUBLAS_STATUS_SUCCESS;
         /* Before anything can go on behind the part. */
-        slr_timing_did(p->timing, SLR_LANE_APP, p->stream, SLR_SPAN_GEMM, -1, (int)i, 0);
+        slr_timing_did(p->timing, SLR_TRACK_APP, p->stream, SLR_SPAN_GEMM, -1, (int)i, 0);
         good = good && SLR_CU(cuEventRecord, p->event[i], p->stream) == SLR_OK;
         p->part[i].done = p->event[i];
     }

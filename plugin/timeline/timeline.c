@@ -224,7 +224,7 @@ struct slr_timing *slr_timeline_expect(struct slr_comm *c, CUstream stream)
     timeline->expected = slr_timeline_record(timeline, SLR_TIMED_SCATTER, number);
     if (!timeline->expected)
         return NULL;
-    slr_timing_mark(&timeline->expected->timing, SLR_LANE_APP, stream);
+    slr_timing_mark(&timeline->expected->timing, SLR_TRACK_APP, stream);
     return &timeline->expected->timing;
 }
 
@@ -261,7 +261,7 @@ static void begins(const struct slr_call *call, const struct slr_watched *w)
     m->reason = SLR_R_RING;
     c->lane->ring.timing = &m->timing;
     if (!produced)
-        slr_timing_mark(&m->timing, SLR_LANE_APP, call->stream);
+        slr_timing_mark(&m->timing, SLR_TRACK_APP, call->stream);
 }
 
 /* The record of the gather under way. NULL: it is not measured. */
@@ -344,7 +344,7 @@ static struct slr_timed *nccl_begin(struct slr_comm *c, enum slr_timed_kind kind
     struct slr_timed *m = slr_stream_captures(stream) ? NULL : slr_timeline_take(timeline, kind, number);
     if (m) {
         m->stream = stream;
-        slr_timing_mark(&m->timing, SLR_LANE_APP, stream);
+        slr_timing_mark(&m->timing, SLR_TRACK_APP, stream);
     }
     slr_shared_leave();
     return m;
@@ -372,7 +372,7 @@ void slr_timeline_nccl_end(struct slr_comm *c, struct slr_timed *timed, ncclResu
         slr_timeline_give_back(timeline, timed);
         return;
     }
-    slr_timing_did(&timed->timing, SLR_LANE_APP, timed->stream, SLR_SPAN_NCCL, -1, -1, bytes);
+    slr_timing_did(&timed->timing, SLR_TRACK_APP, timed->stream, SLR_SPAN_NCCL, -1, -1, bytes);
     slr_shared_leave();
     slr_timeline_hand_in(timeline, timed);
 }

@@ -74,7 +74,7 @@ static void open_capture(struct slr_timed_capture *capture, struct slr_lane *lan
     atomic_fetch_add(&capture->users, 1);
     nodes->of = capture;
     lane->ring.timing = &m->timing;
-    slr_timing_mark(&m->timing, SLR_LANE_APP, call->stream);
+    slr_timing_mark(&m->timing, SLR_TRACK_APP, call->stream);
 }
 
 struct slr_timing *slr_timeline_capture_expect(struct slr_comm *c, CUstream stream)
@@ -82,7 +82,7 @@ struct slr_timing *slr_timeline_capture_expect(struct slr_comm *c, CUstream stre
     struct slr_timed_capture *capture = new_capture(c->shared.device, SLR_TIMED_SCATTER);
     if (!capture)
         return NULL;
-    slr_timing_mark(&capture->timed.timing, SLR_LANE_APP, stream);
+    slr_timing_mark(&capture->timed.timing, SLR_TRACK_APP, stream);
     return &capture->timed.timing;
 }
 

@@ -80,7 +80,7 @@ static bool read_times(const struct slr_timeline *timeline, struct reading *r)
 /* Whether the gather's own data is on its way in this span: the last of them ends with the last byte. */
 static bool brings(const struct slr_timed_span *s)
 {
-    return s->kind == SLR_SPAN_OWN || s->kind == SLR_SPAN_NCCL || (s->lane == SLR_LANE_PULL && s->peer >= 0);
+    return s->kind == SLR_SPAN_OWN || s->kind == SLR_SPAN_NCCL || (s->track == SLR_TRACK_PULL && s->peer >= 0);
 }
 
 /* The GEMM, and what the ring's streams wait for before the call, are not the reduce-scatter's. It begins
@@ -94,7 +94,7 @@ static void sum_up_scatter(struct reading *r)
     for (unsigned i = 0; i < rec->spans; i++) {
         const struct slr_timed_span *s = &rec->span[i];
         const uint64_t begin = r->at[s->begin], end = r->at[s->end];
-        const bool stands = s->lane == SLR_LANE_APP && s->kind == SLR_SPAN_WAIT;
+        const bool stands = s->track == SLR_TRACK_APP && s->kind == SLR_SPAN_WAIT;
         if ((stands || s->kind == SLR_SPAN_PUSH) && begin < r->begin)
             r->begin = begin;
         if (s->kind == SLR_SPAN_SUM && end > r->end)
@@ -124,7 +124,7 @@ static void sum_up(struct reading *r)
         if (brings(s) && end > r->end)
             r->end = end;
         /* While it waits, and while NCCL works on it, the application's stream computes nothing. */
-        if (s->lane == SLR_LANE_APP && (s->kind == SLR_SPAN_WAIT || s->kind == SLR_SPAN_NCCL))
+        if (s->track == SLR_TRACK_APP && (s->kind == SLR_SPAN_WAIT || s->kind == SLR_SPAN_NCCL))
             r->exposed += end - begin;
     }
     r->end = r->end > r->begin ? r->end : r->begin; /* within the error of the clock */
@@ -178,8 +178,8 @@ static void write_span(const struct reading *r, const struct slr_timed_span *s)
 {
     slr_log_asked(
         "span", "comm=%s crank=%d call=%llu decision=%s lane=%s kind=%s begin=%llu end=%llu peer=%d piece=%d bytes=%zu",
-        r->c->name, r->c->rank, llu(r->m->number), decision(r->m), slr_span_lane_name(s->lane), slr_span_name(s->kind),
-        llu(r->at[s->begin]), llu(r->at[s->end]), s->peer, s->piece, s->bytes);
+        r->c->name, r->c->rank, llu(r->m->number), decision(r->m), slr_span_track_name(s->track),
+        slr_span_name(s->kind), llu(r->at[s->begin]), llu(r->at[s->end]), s->peer, s->piece, s->bytes);
 }
 
 static void write_other(const struct reading *r)

@@ -182,9 +182,9 @@ static void record_spans(struct slr_timing *r, unsigned n)
 {
     CUstream s = NULL;
     slr_timing_begin(r);
-    slr_timing_mark(r, SLR_LANE_PULL, s);
+    slr_timing_mark(r, SLR_TRACK_PULL, s);
     for (unsigned i = 0; i < n; i++)
-        slr_timing_did(r, SLR_LANE_PULL, s, SLR_SPAN_PULL, 1, (int)i, 10);
+        slr_timing_did(r, SLR_TRACK_PULL, s, SLR_SPAN_PULL, 1, (int)i, 10);
 }
 
 Test(timing, neighbours_share_a_stamp_and_lanes_do_not)
@@ -192,17 +192,17 @@ Test(timing, neighbours_share_a_stamp_and_lanes_do_not)
     struct slr_timing r = {0};
     use_fakes();
     slr_timing_begin(&r);
-    slr_timing_mark(&r, SLR_LANE_PULL, NULL);
-    slr_timing_mark(&r, SLR_LANE_PUBLISH, NULL);
-    slr_timing_did(&r, SLR_LANE_PULL, NULL, SLR_SPAN_WAIT, 3, 0, 0);
-    slr_timing_did(&r, SLR_LANE_PUBLISH, NULL, SLR_SPAN_STAGE, -1, 0, 7);
-    slr_timing_did(&r, SLR_LANE_PULL, NULL, SLR_SPAN_PULL, 3, 0, 5);
-    slr_timing_did(&r, SLR_LANE_APP, NULL, SLR_SPAN_GEMM, -1, 0, 0); /* nobody has said where the lane stood */
+    slr_timing_mark(&r, SLR_TRACK_PULL, NULL);
+    slr_timing_mark(&r, SLR_TRACK_PUBLISH, NULL);
+    slr_timing_did(&r, SLR_TRACK_PULL, NULL, SLR_SPAN_WAIT, 3, 0, 0);
+    slr_timing_did(&r, SLR_TRACK_PUBLISH, NULL, SLR_SPAN_STAGE, -1, 0, 7);
+    slr_timing_did(&r, SLR_TRACK_PULL, NULL, SLR_SPAN_PULL, 3, 0, 5);
+    slr_timing_did(&r, SLR_TRACK_APP, NULL, SLR_SPAN_GEMM, -1, 0, 0); /* nobody has said where the lane stood */
     cr_assert_eq(r.spans, 3);
     cr_expect_eq(r.cut, 1);
     cr_expect_eq(r.span[2].begin, r.span[0].end);
     cr_expect_eq(r.span[1].begin, 1);
-    cr_expect_eq(r.span[1].lane, SLR_LANE_PUBLISH);
+    cr_expect_eq(r.span[1].track, SLR_TRACK_PUBLISH);
     cr_expect_eq(r.span[2].bytes, 5);
     slr_timing_free(&r);
     cr_expect_eq(alive, 0);
@@ -408,7 +408,7 @@ Test(timing, what_is_captured_leaves_room_for_the_end)
 {
     struct slr_timing captured = {.stand_in = (CUevent)1, .stamps = SLR_TIMING_STAMPS - 1}, r = {0};
     use_fakes();
-    slr_timing_mark(&captured, SLR_LANE_APP, NULL);
+    slr_timing_mark(&captured, SLR_TRACK_APP, NULL);
     cr_expect_eq(captured.stamps, SLR_TIMING_STAMPS - 1);
     cr_expect(!captured.broken);
     cr_expect(slr_timing_reserve(&r, SLR_TIMING_STAMPS));
