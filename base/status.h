@@ -47,7 +47,7 @@ static inline enum slr_status slr_cu_check(CUresult r, const char *call)
             return slr_try_;                                                                                           \
     } while (0)
 
-/* True when what is put on the stream is recorded in a graph. An error is an answer too: the legacy
+/* True when what is put on the stream is captured into a graph. An error is an answer too: the legacy
  * stream is asked while another stream captures. */
 static inline bool slr_stream_captures(CUstream stream)
 {

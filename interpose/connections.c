@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How many hardware queues the driver makes in a context. It reads CUDA_DEVICE_MAX_CONNECTIONS in cuInit, and nowhere else;
- * 8 is what it makes when nothing is said. A stream that waits at the head of a queue holds up whatever was enqueued later
- * on streams that share it; and when as many streams wait as there are queues, nothing begins on any other one (seen on
- * H200, driver 580). A gather that is held is three to five such streams, where NCCL's is a kernel, which holds nobody:
- * so with the driver's 8 two communicators whose peers are late could stop the whole device. Megatron-LM even insists on 1,
- * so that NCCL's kernels begin before the GEMMs that they share the device with; the ring needs nothing of the kind.
+/* How many hardware queues the driver makes in a context. It reads CUDA_DEVICE_MAX_CONNECTIONS in cuInit, and nowhere
+ * else; 8 is what it makes when nothing is said. A stream that waits at the head of a queue holds up whatever was
+ * enqueued later on streams that share it; and when as many streams wait as there are queues, nothing begins on any
+ * other one (seen on H200, driver 580). A gather that is held is three to five such streams, where NCCL's is a kernel,
+ * which holds nobody: so with the driver's 8 two communicators whose peers are late could stop the whole device.
+ * Megatron-LM even insists on 1, so that NCCL's kernels begin before the GEMMs that they share the device with; the
+ * ring needs nothing of the kind.
  *
- * So the environment says SLIPRING_CONNECTIONS during the first cuInit, if it asks for fewer before. Not where a daemon of
- * the Multi-Process Service runs, whose clients share what there is, unless the user has set it: some of them may find
- * none left. What other threads look up meanwhile is in the old list of variables or in the new one, and what they change
- * stays changed. A process that another thread starts meanwhile inherits the new one. */
+ * So the environment says SLIPRING_CONNECTIONS during the first cuInit, if it asks for fewer before. Not where a daemon
+ * of the Multi-Process Service runs, whose clients share what there is, unless the user has set it: some of them may
+ * find none left. What other threads look up meanwhile is in the old list of variables or in the new one, and what they
+ * change stays changed. A process that another thread starts meanwhile inherits the new one. */
 #include <errno.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -44,8 +45,8 @@ static bool shares(void)
     return access(pipe, F_OK) == 0;
 }
 
-/* How many are asked for, if that is less than what is wanted; else 0. The driver makes its own number of "" and 0, too;
- * what is no number is its to judge. */
+/* How many are asked for, if that is less than what is wanted; else 0. The driver makes its own number of "" and 0,
+ * too; what is no number is its to judge. */
 static unsigned long fewer(const char *text)
 {
     char *end = "";
@@ -86,7 +87,8 @@ static bool untouched(char *const *own)
     return more->entry[at] == variable && !more->entry[at + 1];
 }
 
-/* If another thread has set a new variable meanwhile, the list is a third one, with ours in it, and `own` may be freed. */
+/* If another thread has set a new variable meanwhile, the list is a third one, with ours in it, and `own` may be
+ * freed. */
 static void take_back(char **own, const char *before)
 {
     if (environ == more->entry && untouched(own))

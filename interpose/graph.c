@@ -218,7 +218,7 @@ static CUresult hook_cuGraphAddNode_v2(CUgraphNode *out, CUgraph graph, const CU
     return r;
 }
 
-/* On a capturing stream a launch becomes a child of the graph that is recorded. */
+/* On a capturing stream a launch becomes a child of the graph that is captured. */
 static CUresult launch(CUresult (*real)(CUgraphExec, CUstream), CUgraphExec exec, CUstream stream, CUstream own)
 {
     CUgraph into = slr_graph_captured_into(own);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Driver functions for which a join is not enough. They are gated as all others (gate.def says what
- * they join); behind the gate the stub jumps to a function of alloc.c, connections.c, event.c or graph.c instead of the driver's.
+ * they join); behind the gate the stub jumps to a function of alloc.c, connections.c, event.c or graph.c instead of the
+ * driver's.
  *
  * Each function below puts those of one file in front of the driver's in slr_gate_real; with
  * SLIPRING_ENABLE=off it does nothing. Once, when the driver's functions have been found and before

@@ -29,7 +29,8 @@ static bool has_objects(struct slr_ring *ring)
            SLR_CU(cuEventCreate, &ring->apart, CU_EVENT_DISABLE_TIMING) == SLR_OK;
 }
 
-/* So much at least. In the stream's order, so that giving it back does not wait for the device, which may wait for a peer. */
+/* So much at least. In the stream's order, so that giving it back does not wait for the device, which may wait for a
+ * peer. */
 static bool has_scratch(struct slr_ring *ring, size_t bytes)
 {
     if (bytes <= ring->scratch_bytes)
@@ -56,7 +57,8 @@ static cublasStatus_t set_handle(cublasHandle_t handle, CUstream stream, uintptr
     return r == CUBLAS_STATUS_SUCCESS ? slr_real.cublasSetWorkspace_v2(handle, (void *)workspace, bytes) : r;
 }
 
-/* False: it was not enqueued. Of a handle without a workspace of the program's it is not known how large cuBLAS's own one is. */
+/* False: it was not enqueued. Of a handle without a workspace of the program's it is not known how large cuBLAS's own
+ * one is. */
 static bool call_handle(const struct slr_ring *ring, const struct slr_gemm *gemm, cublasStatus_t *result)
 {
     const struct slr_extent given = slr_workspace_of(gemm->handle);

@@ -10,7 +10,7 @@
  * behind another operation of the same stream takes longer (docs/measurements.md). All start after
  * what was on the application's stream at `entry`, and after the gather before.
  *
- * Not thread-safe: one caller at a time for one ring (plugin/ holds the communicator's lock). */
+ * Not thread-safe: one caller at a time for one ring (plugin/ holds the lane's lock). */
 #ifndef SLR_KERNELS_RING_H
 #define SLR_KERNELS_RING_H
 
@@ -87,7 +87,8 @@ struct slr_ring {
     CUevent asked, apart;
     CUdeviceptr scratch;
     size_t scratch_bytes;
-    CUevent entry, published, owned, settled, finished;
+    CUevent entry, published, settled, finished;
+    CUevent owned;        /* its own shard is there: copied, or added up */
     CUevent before;       /* what stands on the application's stream without the gather: slr_ring_carry */
     bool carrying;        /* that has been called for the latest gather */
     bool restated;        /* `finished` has been recorded behind all of the carrier's events */

@@ -5,8 +5,8 @@
 /* Far above any number in flight, far below half of the cyclic range. */
 #define RELEASE_AHEAD (1u << 29)
 
-/* Words and numbers are compared cyclically: what is 2^31 pieces behind counts as ahead. Far above any number in flight,
- * too; a reduce-scatter alone counts 240. */
+/* Words and numbers are compared cyclically: what is 2^31 pieces behind counts as ahead. Far above any number in
+ * flight, too; a reduce-scatter alone counts 240. */
 #define LEFT_BEHIND (1u << 29)
 
 static bool left_behind(uint32_t piece, uint32_t now)
@@ -14,7 +14,8 @@ static bool left_behind(uint32_t piece, uint32_t now)
     return (int32_t)(now - piece) >= (int32_t)LEFT_BEHIND;
 }
 
-/* All that was expected, corrected, opened or staged up to there is long over, and says the same with a later number. */
+/* All that was expected, corrected, opened or staged up to there is long over, and says the same with a later
+ * number. */
 static void bring_up(_Atomic uint64_t *value, uint32_t now)
 {
     if (left_behind((uint32_t)(atomic_load(value) >> 32), now))

@@ -3,7 +3,7 @@
  * which are events on the streams concerned; and these times in the host's.
  *
  * A *track* is one of the streams that work for a gather: the application's, on which the GEMM waits
- * and computes, and the ring's two. slr_timing_mark() notes where the track stands, and
+ * and computes, and the ring's two; the log calls it `lane`. slr_timing_mark() notes where the track stands, and
  * slr_timing_did() that the operation which was enqueued since then ends here, where the next one
  * begins: neighbours share a stamp. The application's track may be on several streams one after
  * another; each is marked anew.

@@ -3,8 +3,9 @@
  * and which of the program's calls it then makes into that library.
  *
  * Written down here because the library is also built without NVTX's headers. Order and types of the fields and the
- * numbers are NVTX's binary interface, to which newer versions only append: they are those of the headers nvtx3/ of CUDA
- * 11.7, 12.1, 12.9 and 13.0. tests/observe/named_abi.c compares them where there are any. Our names of types begin with slr_.
+ * numbers are NVTX's binary interface, to which newer versions only append: they are those of the headers nvtx3/ of
+ * CUDA 11.7, 12.1, 12.9 and 13.0. tests/observe/named_abi.c compares them where there are any. Our names of types begin
+ * with slr_.
  *
  * NVTX 3 is headers only: each library that includes them has an instance of its own. At its first call an instance
  * loads the injection library and calls InitializeInjectionNvtx2 with a function that answers for this instance. By

@@ -28,7 +28,8 @@ struct slr_nvl_domains {
     int min_ranks, max_ranks; /* in one domain */
 };
 
-/* The constants of NCCL's cost model; a tuner may change them in init. Latencies in microseconds, bandwidths in GB/s. */
+/* The constants of NCCL's cost model; a tuner may change them in init. Latencies in microseconds, bandwidths in
+ * GB/s. */
 struct slr_tuner_constants {
     double base_latency[7][3];  /* [algorithm][protocol] */
     double hw_latency[3][7][3]; /* [NVLink, PCI, network] */

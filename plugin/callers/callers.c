@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Texts. The latest 1024 different ones of the process are kept, each up to 511 bytes, on the heap; the number of an
- * older one finds none. A program that names its steps makes a new one in each step: what of it reaches the log, and the
- * memory of a site, is bounded by names.c. A text is copied out: no pointer to it leaves the lock.
+ * older one finds none. A program that names its steps makes a new one in each step: what of it reaches the log, and
+ * the memory of a site, is bounded by names.c. A text is copied out: no pointer to it leaves the lock.
  *
  * Shapes. 256 of them have names; the calls of others have none by shape, which one line says. In mode stack the frames
  * are taken in the first 256 calls of a shape. After that they are known if all of these came from one place; if not,
  * they go on being taken.
  *
- * Locks: one, innermost, under which nothing is called but the allocator. Fork: the child is switched off before it comes
- * here (util/process.h); its NVTX calls touch no lock. Errors: without memory there is no name. */
+ * Locks: one, innermost, under which nothing is called but the allocator. Fork: the child is switched off before it
+ * comes here (util/process.h); its NVTX calls touch no lock. Errors: without memory there is no name. */
 #include "plugin/callers/callers.h"
 
 #include <dlfcn.h>
@@ -136,16 +136,16 @@ bool slr_caller_of_shape(uint64_t key, uint64_t caller, char buf[SLR_CALLER_TEXT
  * The native frames that a call of NCCL comes from.
  *
  * Taken by libc's backtrace(), which loads libgcc_s.so.1 by itself at its first call: the library keeps its only
- * dependency. That call allocates, and may wait for the dynamic linker; so it is made where slipring holds no lock, in the
- * program's own call of NCCL, where the program waits for as much anyway (its first kernel loads more).
+ * dependency. That call allocates, and may wait for the dynamic linker; so it is made where slipring holds no lock, in
+ * the program's own call of NCCL, where the program waits for as much anyway (its first kernel loads more).
  *
  * Frames of this library and of libnccl are left out. A frame is SYMBOL+OFFSET (FILE) where dladdr knows one, else
  * FILE+OFFSET, which addr2line takes; offsets are those of the return address. Four frames, innermost first.
  *
  * Of an interpreter these are the interpreter's frames, not the program's lines. To ask Python for those takes its lock
- * (the GIL), which another thread may hold that waits for this call. To read the thread's own frames without it would be
- * safe, as they can not change meanwhile, but their layout differs from version to version, and CPython's function that
- * does so (for faulthandler) is for others up to 3.12 and from 3.15 on only. So slipring does not.
+ * (the GIL), which another thread may hold that waits for this call. To read the thread's own frames without it would
+ * be safe, as they can not change meanwhile, but their layout differs from version to version, and CPython's function
+ * that does so (for faulthandler) is for others up to 3.12 and from 3.15 on only. So slipring does not.
  */
 
 enum { FRAMES = 8, SHOWN = 4, OWN_FRAMES = 12 }; /* the last: more than there are between the hook and here */

@@ -26,17 +26,17 @@
 
 /* ---- the ranges that a thread has open, by name ----
  *
- * Each thread has its own stack, which only it touches: a push and a pop take no lock and wait for nobody, and the text is
- * read by the same thread, in its call of NCCL. The stack's memory comes from the heap at the thread's first push, and is
- * freed when the thread ends. After fork the child has that of the thread that forked; nothing is shared.
+ * Each thread has its own stack, which only it touches: a push and a pop take no lock and wait for nobody, and the text
+ * is read by the same thread, in its call of NCCL. The stack's memory comes from the heap at the thread's first push,
+ * and is freed when the thread ends. After fork the child has that of the thread that forked; nothing is shared.
  *
  * Domains have stacks of their own in NVTX: a pop takes the innermost range of its domain. Here all are in one stack in
- * the order of their pushes, so that the text shows how they nest. A pop without a push changes nothing. Ranges that are
- * pushed by NVTX's extension for payloads are not seen; where the domain has another one open, their pop ends that.
+ * the order of their pushes, so that the text shows how they nest. A pop without a push changes nothing. Ranges that
+ * are pushed by NVTX's extension for payloads are not seen; where the domain has another one open, their pop ends that.
  *
- * Bounds: 64 ranges with 127 bytes of name each, cut between characters. Ranges above are counted by domain, no more, so
- * that pushes and pops stay in balance; once one of a domain is only counted, those that the domain pushes on top are,
- * too. 62 domains have a name; all further ones are one domain.
+ * Bounds: 64 ranges with 127 bytes of name each, cut between characters. Ranges above are counted by domain, no more,
+ * so that pushes and pops stay in balance; once one of a domain is only counted, those that the domain pushes on top
+ * are, too. 62 domains have a name; all further ones are one domain.
  */
 
 enum { DEFAULT = 0, OTHERS = SLR_RANGE_DOMAINS - 1, DOMAIN_NAME = 48 };
@@ -220,7 +220,8 @@ struct string {
     char text[SLR_RANGE_NAME];
 };
 
-/* Made at the first registration: untouched pages of it cost nothing. Each string is written before its handle is out. */
+/* Made at the first registration: untouched pages of it cost nothing. Each string is written before its handle is
+ * out. */
 static struct string *_Atomic strings;
 static _Atomic unsigned string_count;
 static struct string no_room = {"(registered string)"};

@@ -4,14 +4,14 @@
  * NCCL enqueues nothing before the outermost end; so does slipring. A group that holds one call is that call
  * (collective.h). In one that holds more
  *
- *   - an all-gather that the ring takes is recorded. It is enqueued after the real ncclGroupEnd has
+ *   - an all-gather that the ring takes is kept. It is enqueued after the real ncclGroupEnd has
  *     enqueued NCCL's own operations;
  *   - one that is captured for the ring likewise (plugin/record/record_group.c);
  *   - every other call goes to NCCL at once, inside its own group, so NCCL has its calls in their
  *     order. A gather that the ranks can not connect for is one of these: the call itself connects,
  *     as outside of a group, because a rank that hears of the refusal at the end only would make it
  *     behind calls that are behind it on other ranks;
- *   - a communicator that is being made is recorded, and agrees after the real end.
+ *   - a communicator that is being made is kept, and agrees after the real end.
  *
  * What else the group holds never decides whether a gather is substituted. Ranks may group
  * differently (one thread for several devices here, one process each there; p2p calls on some ranks
@@ -60,7 +60,7 @@ static void note_all(struct slr_group *group)
         slr_call_note(&group->calls[i], SLR_R_RING);
 }
 
-/* The calls have kept their communicators connected since they were recorded. */
+/* The calls have kept their communicators connected since they were kept. */
 static void end_all(const struct slr_group *group)
 {
     for (size_t i = 0; i < group->count; i++)

@@ -43,9 +43,9 @@ ncclResult_t slr_other_end(struct slr_other *o, ncclResult_t r)
     return slr_nccl_end(o->comm, o->stream, r);
 }
 
-/* The graph that the call's stream records into; NULL with *captures: a capture that is broken, and
- * records nothing. */
-static CUgraph recorded(const struct slr_call *call, bool *captures)
+/* The graph that the call's stream captures into; NULL with *captures: a capture that is broken, and
+ * captures nothing. */
+static CUgraph captured_into(const struct slr_call *call, bool *captures)
 {
     if (slr_shared_enter(&call->comm->shared) != SLR_OK)
         return NULL;
@@ -59,7 +59,7 @@ void slr_gather_passes_alone(const struct slr_call *call, enum slr_reason why)
 {
     /* A region is a fact of the program, but on a capturing stream its gather is still no call. */
     bool captures = why == SLR_R_CAPTURE;
-    CUgraph graph = recorded(call, &captures);
+    CUgraph graph = captured_into(call, &captures);
     if (captures)
         slr_graph_hold(graph, call->comm, 1);
     else

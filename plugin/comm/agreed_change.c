@@ -52,7 +52,7 @@ static void learn(struct slr_agreed *a, uint64_t word)
     atomic_store(&a->shared->learnt[a->rank], a->changes);
 }
 
-/* Settles the calls up to the new horizon. */
+/* Decides the calls up to the new horizon. */
 static void decide_ahead(struct slr_agreed *a, uint64_t now)
 {
     struct slr_agreed_shared *s = a->shared;
@@ -77,7 +77,7 @@ uint64_t slr_agreed_call(struct slr_agreed *a)
     return now;
 }
 
-/* Every rank has made a call, and none has settled call `place` yet. */
+/* Every rank has made a call, and none has decided call `place` yet. */
 static bool all_reach(struct slr_agreed *a, uint64_t place)
 {
     for (int r = 0; r < a->nranks; r++) {

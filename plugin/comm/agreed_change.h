@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A change that all ranks of a communicator make at one call, although only some ranks know that it
  * is due, and nobody waits. The calls are a sequence that is the same on all ranks, counted from 0.
- * A rank proposes, and all change over at one call that none of them has settled yet. Then the next
+ * A rank proposes, and all change over at one call that none of them has decided yet. Then the next
  * change may be proposed.
  *
  * Shared by the ranks: a word, and two numbers of each rank.
  *
- *   horizon[r] = h   rank r has settled its calls below h; 0: it has made none. Written by r only,
+ *   horizon[r] = h   rank r has decided its calls below h; 0: it has made none. Written by r only,
  *                    grows.
  *   learnt[r] = n    rank r knows n changes. Written by r only, grows.
  *   word             0 nothing | PROPOSED(place, by, try, n) | CONFIRMED(place, .., n): the n-th
@@ -32,7 +32,7 @@
  * All are sequentially consistent.
  *
  * Why all change over at the same call. The word becomes CONFIRMED(place, n) once for each n: 2 lets
- * no second one be proposed. Rank r settles call `place` at the one step at which its horizon passes
+ * no second one be proposed. Rank r decides call `place` at the one step at which its horizon passes
  * it.
  *
  *   - Its store of that horizon comes before the proposer's reading of it: then the proposer does

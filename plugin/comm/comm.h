@@ -54,7 +54,7 @@ struct slr_comm {
     struct slr_expect *expect;             /* where peers' shards have been; NULL: nothing remembered yet */
     struct slr_stood_in *stood_in;         /* graphs/recorded.h; NULL: none yet */
     struct slr_trials *trials;             /* trials.h; NULL: no ways are tried */
-    struct slr_places *_Atomic places;     /* where its calls' buffers lay: places.h; NULL: nothing recorded */
+    struct slr_places *_Atomic places;     /* where its calls' buffers lay: places.h; NULL: nothing noted */
     struct slr_timeline *_Atomic timeline; /* timeline.h; NULL: nothing measured yet */
     struct slr_timeline_counts *timeline_counts;
     _Atomic bool written;          /* peers know that they may write into this rank's receive buffers */
@@ -80,7 +80,7 @@ struct slr_comm {
     bool told_in_turn;   /* by that of NCCL's call in its turn */
     _Atomic int revoked; /* what NCCL has in flight: lifecycle/end.c */
     bool orphan;         /* aborted while something else held up its streams; disposed of when that is over */
-    _Atomic int users;   /* threads inside a call on it, and groups that recorded it */
+    _Atomic int users;   /* threads inside a call on it, and groups that keep calls of it */
     struct slr_comm *next;
 };
 
@@ -125,7 +125,7 @@ ncclResult_t slr_comm_answer(struct slr_comm *c);
  * fault, -1 unknown. */
 void slr_comm_fail(struct slr_comm *c, enum slr_status status, int peer, const char *what);
 
-/* Records that gathers of this communicator stay with NCCL and says so in the log: rank and reason.
+/* Notes that gathers of this communicator stay with NCCL and says so in the log: rank and reason.
  * `peer` -1: none in particular. */
 void slr_comm_passes(struct slr_comm *c, enum slr_reason why, int peer);
 

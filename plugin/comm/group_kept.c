@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The record of the group that a thread has open. */
+/* The group that a thread has open, and what it keeps. */
 #include "plugin/comm/group_kept.h"
 
 #include <stdatomic.h>

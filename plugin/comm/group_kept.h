@@ -72,7 +72,7 @@ bool slr_group_add_use(struct slr_comm *c, CUstream stream, bool nccl);
 /* And it is a gather that NCCL has, `turn`: in its turn. Behind slr_group_add_use(). */
 void slr_group_add_turn(const struct slr_comm *c, CUstream stream, bool turn);
 
-/* How many calls of the communicator this thread's group has recorded; 0 outside of groups. */
+/* How many calls of the communicator this thread's group has kept, captured ones apart; 0 outside of groups. */
 uint64_t slr_group_kept(const struct slr_comm *c);
 
 #endif

@@ -2,7 +2,7 @@
 /* A lane: what takes calls to the device, and what streams owe to them: a ring, its latest gather while that is
  * pending, the order of the calls over several streams, and the lock of all this. A communicator has one, in which its
  * calls run (lifecycle/whole.c). Each of its captures has another one, whose calls are put into the graph that is
- * recorded (record/record.c). Gathers are pending in either, joined, carried by events and consumed by GEMMs, by the
+ * captured (record/record.c). Gathers are pending in either, joined, carried by events and consumed by GEMMs, by the
  * same code; what has to differ is the lane's kind.
  *
  * The lock (docs/locks.md; a communicator's lock is that of its own lane) is held over all use of the ring by gathers,
@@ -31,9 +31,11 @@ enum slr_fusing {
 struct slr_lane_kind {
     bool runs; /* what is put on its streams runs; else it is captured: then it has no order with default streams */
     void (*failed)(struct slr_lane *lane, enum slr_status status, const char *what);
-    /* While something captures: whether what is put on `stream` goes where the lane's work goes: then it may become a follower. */
+    /* While something captures: whether what is put on `stream` goes where the lane's work goes: then it may become a
+     * follower. */
     bool (*takes)(const struct slr_lane *lane, CUstream stream);
-    /* How many parts the GEMM is to have that consumes the gather, as its A or its B; 1: it stays whole; 0: by the pace. */
+    /* How many parts the GEMM is to have that consumes the gather, as its A or its B; 1: it stays whole; 0: by the
+     * pace. */
     uint32_t (*parts)(const struct slr_lane *lane, const struct slr_gemm *gemm, bool on_a);
     void (*fusing)(struct slr_lane *lane, enum slr_fusing what, CUstream stream);
 };

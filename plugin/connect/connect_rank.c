@@ -307,7 +307,7 @@ enum slr_reason slr_connect_try(struct slr_comm *c, int *peer)
     return why;
 }
 
-/* Compares what the peers have pushed. Their pushes are complete: each settled before it said
+/* Compares what the peers have pushed. Their pushes are complete: each waited for them before it said
  * TRIED. */
 enum slr_reason slr_connect_check(struct slr_comm *c, int *peer)
 {

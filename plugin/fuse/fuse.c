@@ -84,7 +84,7 @@ static void note_beside(struct slr_gemm *gemm, CUcontext ctx)
 }
 
 /* How much that has been since the communicator's pending gather, in operations of a 16-bit GEMM.
- * Under the communicator's lock. */
+ * Under the lane's lock. */
 static double flop_beside(const struct slr_lane *lane)
 {
     const struct beside *b = beside_of(lane);
@@ -287,9 +287,9 @@ static bool fuse(struct slr_lane *lane, const struct slr_gemm *gemm, const struc
     return true;
 }
 
-/* The GEMM needs all that is gathered at once. Behind it on its stream there may be one that does not, such as the gradient
- * of the input behind that of the weight: it must not wait with this one. Returns true when the GEMM has been enqueued
- * aside, and *result is what the application gets. */
+/* The GEMM needs all that is gathered at once. Behind it on its stream there may be one that does not, such as the
+ * gradient of the input behind that of the weight: it must not wait with this one. Returns true when the GEMM has been
+ * enqueued aside, and *result is what the application gets. */
 static bool run_aside(struct slr_lane *lane, const struct slr_gemm *gemm, CUstream stream, cublasStatus_t *result)
 {
     if (!lane->kind->runs || slr_pending_has_aside(lane) || slr_shared_enter(&lane->comm->shared) != SLR_OK)

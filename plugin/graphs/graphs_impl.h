@@ -27,8 +27,8 @@ void slr_graph_unlink(struct slr_graph_page *page);
 /* It holds none of the ring's calls any more. */
 void slr_recorded_empty(struct slr_graph_page *page);
 
-/* `to` holds, in addition, what `from` holds. `graph`: whose nodes are meant then; NULL: the same ones. `child`: the node in
- * which they are; NULL: it is no child. */
+/* `to` holds, in addition, what `from` holds. `graph`: whose nodes are meant then; NULL: the same ones. `child`: the
+ * node in which they are; NULL: it is no child. */
 void slr_recorded_take(struct slr_graph_page *to, const struct slr_graph_page *from, CUgraph graph, CUgraphNode child);
 
 /* The executable graph has the values of another one, by its own nodes. NULL: it holds none. */

@@ -2,7 +2,7 @@
 /* Calls that the ring has in graphs: entries of the book (graphs.h), in which graphs hold them by their nodes.
  *
  *   call                                effect
- *   a call is recorded                  the graph that is recorded holds it
+ *   a call is recorded                  the graph that is captured holds it
  *   cuGraphInstantiate (all forms)      the executable graph holds what the graph holds, by the
  *                                       graph's nodes, which CUDA wants to exist when they are named:
  *                                       so the graph's end is put off until that of the last

@@ -130,7 +130,7 @@ uint64_t slr_tune_word(const struct slr_init *init)
     return init->tuner ? slr_tune_state()->word : 0;
 }
 
-/* Settles the word; whoever comes first decides for all. */
+/* Writes the word; whoever comes first decides for all. */
 static uint32_t decide_once(struct slr_control *ctl, uint32_t verdict)
 {
     uint32_t word = 0;

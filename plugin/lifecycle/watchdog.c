@@ -243,8 +243,8 @@ void slr_watchdog_look(struct slr_comm *c)
 /* ---- revoking ----
  *
  * NCCL's operations of a communicator that has failed are ended, so that a call of NCCL in its turn comes back
- * (docs/protocol.md, 5, NCCL's turn). A thread of its own calls ncclCommRevoke, as it waits for NCCL's streams. What ends
- * the communicator for the program comes behind it, or, if it has begun, keeps it from beginning. */
+ * (docs/protocol.md, 5, NCCL's turn). A thread of its own calls ncclCommRevoke, as it waits for NCCL's streams. What
+ * ends the communicator for the program comes behind it, or, if it has begun, keeps it from beginning. */
 
 #define WAIT_MS 1000
 

@@ -238,20 +238,20 @@ static bool will_not_map(const struct slr_comm *c, int i, int peer, uint64_t gen
 
 bool slr_exports_acknowledged(struct slr_comm *c, uint64_t generation)
 {
-    bool settled = true;
+    bool acknowledged = true;
     if (atomic_load(&c->error) != ncclSuccess || slr_reach_past()) /* nothing will be mapped any more */
         return true;
     slr_exports_hold(c);
     const struct slr_exported_registered *h = slr_exports_registered(c, generation);
     int i = slr_exports_own(c, generation);
     if (h && !h->refused) {
-        settled = i >= 0 && atomic_load(&slr_exports_get(c, c->rank, i)->state) == SLR_EXPORTED_OPEN;
-        for (int r = 0; r < c->nranks && settled; r++)
-            settled = r == c->rank || atomic_load(slr_exports_ack(c, c->rank, r, i)) == generation ||
-                      will_not_map(c, i, r, generation);
+        acknowledged = i >= 0 && atomic_load(&slr_exports_get(c, c->rank, i)->state) == SLR_EXPORTED_OPEN;
+        for (int r = 0; r < c->nranks && acknowledged; r++)
+            acknowledged = r == c->rank || atomic_load(slr_exports_ack(c, c->rank, r, i)) == generation ||
+                           will_not_map(c, i, r, generation);
     }
     slr_exports_release(c);
-    return settled;
+    return acknowledged;
 }
 
 bool slr_exports_gone(struct slr_comm *c, uint64_t generation)

@@ -69,8 +69,8 @@
 
 struct slr_comm;
 
-/* The calling thread enters a hook. `own`: whose call NCCL has; NULL: a GEMM. `ctx` NULL: others do not tell it. What to
- * leave by. */
+/* The calling thread enters a hook. `own`: whose call NCCL has; NULL: a GEMM. `ctx` NULL: others do not tell it. What
+ * to leave by. */
 unsigned slr_in_call_enter(CUcontext ctx, const struct slr_comm *own);
 
 /* It leaves. False: it has been told, so its call has to return the error. */

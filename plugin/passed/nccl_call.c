@@ -12,7 +12,7 @@
 #include "plugin/produce/product.h"
 #include "plugin/comm/stream.h"
 
-/* As order.h and the group's record compare streams: 0 may mean either default stream. */
+/* As order.h and comm/group_kept.c compare streams: 0 may mean either default stream. */
 static CUstream named(cudaStream_t stream)
 {
     return slr_stream_name((CUstream)stream, false);

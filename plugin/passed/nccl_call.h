@@ -55,16 +55,16 @@ ncclResult_t slr_gather_nccl(const struct slr_call *call);
  *
  * The words are in memory that is registered with CUDA while a word may be written (memory/exports.h). */
 
-/* Before the call, which may hang (in_call.h). `follow`: it is in its turn. Any other one that NCCL is left, and one that
- * can not be followed, has no pair. */
+/* Before the call, which may hang (in_call.h). `follow`: it is in its turn. Any other one that NCCL is left, and one
+ * that can not be followed, has no pair. */
 struct slr_turn_call slr_turn_begin(struct slr_comm *c, bool follow);
 
 /* Behind it, on its stream. `enqueued`: NCCL has taken it. ncclSuccess, or the error that the call has to return: the
  * communicator's, as it has been told while the call was in NCCL. */
 ncclResult_t slr_turn_end(struct slr_comm *c, struct slr_turn_call call, CUstream stream, bool enqueued);
 
-/* The same around the real call of an all-gather or reduce-scatter that NCCL is left. In a group nothing is enqueued before
- * its end, which then does both; of no communicator of slipring's there is nothing to do. */
+/* The same around the real call of an all-gather or reduce-scatter that NCCL is left. In a group nothing is enqueued
+ * before its end, which then does both; of no communicator of slipring's there is nothing to do. */
 struct slr_turn_call slr_turn_enter(const struct slr_call *call);
 ncclResult_t slr_turn_leave(const struct slr_call *call, struct slr_turn_call in, bool enqueued);
 

@@ -22,7 +22,7 @@
  * where that is set, fails the others.
  *
  * The count is published before the call that it precedes is made, so ranks that pass alike never
- * differ in either. In a group, calls are made when it ends: those that it has recorded come before
+ * differ in either. In a group, calls are made when it ends: those that it has kept come before
  * what is passed now.
  *
  * How often the body of a conditional node runs is decided on the device. A rank that has launched a graph with such

@@ -48,7 +48,7 @@ struct slr_lane;
 
 /* An operation and the event behind it. */
 struct slr_ordered {
-    _Atomic slr_stream_id id; /* of its stream; changed under the communicator's lock */
+    _Atomic slr_stream_id id; /* of its stream; changed under the lane's lock */
     CUstream stream;          /* its name, while nothing is noted */
     _Atomic bool open;        /* there is one, and calls on other streams have to wait for it */
     _Atomic bool noted;       /* `behind` has been recorded behind it */
@@ -65,22 +65,22 @@ struct slr_order {
     unsigned seen;             /* operations of NCCL before the first gather */
 };
 
-/* Around a gather that the ring moves, under the communicator's lock, its context current. Anything
+/* Around a gather that the ring moves, under the lane's lock, its context current. Anything
  * but SLR_OK: `stream` could not be made to wait. */
 enum slr_status slr_order_before_gather(struct slr_lane *lane, CUstream stream);
 enum slr_status slr_order_after_gather(struct slr_lane *lane, CUstream stream);
 
-/* The same around the launch of a graph with such gathers, or with operations of NCCL's (`gather`: false), on a stream of
- * another context, `ctx`, as a graph for several devices has: no event of the communicator's can be recorded there.
+/* The same around the launch of a graph with such gathers, or with operations of NCCL's (`gather`: false), on a stream
+ * of another context, `ctx`, as a graph for several devices has: no event of the communicator's can be recorded there.
  * Anything but SLR_OK: it could not be ordered. */
 enum slr_status slr_order_before_away(struct slr_lane *lane, CUstream stream, CUcontext ctx, bool gather);
 enum slr_status slr_order_after_away(struct slr_lane *lane, CUstream stream, CUcontext ctx, bool gather);
 
-/* Whether what is put on `stream` now comes behind the communicator's latest gather anyway. Under
- * its lock. */
+/* Whether what is put on `stream` now comes behind the lane's latest gather anyway. Under its
+ * lock. */
 bool slr_order_behind_gather(const struct slr_lane *lane, CUstream stream);
 
-/* Whether a call on `stream` has to wait for operations on others. Under the communicator's lock. */
+/* Whether a call on `stream` has to wait for operations on others. Under the lane's lock. */
 bool slr_order_elsewhere(const struct slr_lane *lane, CUstream stream);
 
 /* Around an operation that NCCL enqueues on the stream, without locks. NULL: nothing. */

@@ -253,7 +253,7 @@ void slr_pending_join(struct slr_lane *lane, enum slr_reason why, const char *wh
     if (!lane->pending->active)
         return;
     bool nvtx = nvtx_join(lane, why);
-    /* No lock of the table: holders change only with the communicator's lock held, too. */
+    /* No lock of the table: holders change only with the lane's lock held, too. */
     for (unsigned i = 0; i < lane->pending->holders; i++)
         make_wait(lane, &lane->pending->holder[i], !is_followed_origin(lane, &lane->pending->holder[i]));
     slr_nvtx_end(nvtx);
@@ -374,7 +374,7 @@ static void mark(const struct slr_operation *op, const struct slr_lane *lane, st
     atomic_store(op->among == lane ? &h->moved_on : &h->overtaken, true);
 }
 
-/* What nobody writes a line of is marked without the communicator's lock. Visits all, as it never matches. */
+/* What nobody writes a line of is marked without the lane's lock. Visits all, as it never matches. */
 static bool mark_overtaken(struct slr_lane *lane, void *sight)
 {
     struct sight *s = sight;
@@ -384,7 +384,7 @@ static bool mark_overtaken(struct slr_lane *lane, void *sight)
     return false;
 }
 
-/* Under the communicator's lock. */
+/* Under the lane's lock. */
 static void join_observed(struct slr_lane *lane, struct sight *s)
 {
     enum slr_reason why = s->op->why;

@@ -52,7 +52,7 @@ static bool carries(struct slr_lane *lane, void *event)
     return false;
 }
 
-/* Under the communicator's lock. */
+/* Under the lane's lock. */
 static bool carried_by(struct slr_lane *lane, CUevent event)
 {
     slr_table_lock();
@@ -61,7 +61,7 @@ static bool carried_by(struct slr_lane *lane, CUevent event)
     return yes;
 }
 
-/* Under the communicator's lock, after the event has been recorded on the ring's stream for
+/* Under the lane's lock, after the event has been recorded on the ring's stream for
  * carriers. NULL: that failed; but what later carriers come after has been fixed. */
 static void add_carrier(struct slr_lane *lane, CUevent event)
 {
@@ -171,7 +171,7 @@ bool slr_pending_record(const struct slr_observed *o, CUresult *answer)
     return done;
 }
 
-/* Under the communicator's lock. The origin can not follow itself, a capturing stream would record
+/* Under the lane's lock. The origin can not follow itself, a capturing stream would record
  * the wait into its graph. */
 static bool may_follow(struct slr_lane *lane, CUstream stream)
 {

@@ -4,16 +4,16 @@
  *
  * Two locks, so that no thread of a rank waits for another rank's thread:
  *
- *   a communicator's lock   Held over every use of its ring: gathers, joins, fused GEMMs, and so
+ *   a lane's lock           Held over every use of its ring: gathers, joins, fused GEMMs, and so
  *                           over driver and cuBLAS calls, which may wait for the device. Only
  *                           threads that work for this rank take it: those whose operation is on
  *                           one of its streams or in its context.
  *   the table lock          Held over changes of who is pending, and of holders and carriers, for
  *                           all communicators. For moments, never over a call of the driver or of a
- *                           library; taken inside of a communicator's lock.
+ *                           library; taken inside of a lane's lock.
  *
- * What the table of pending gathers says of a communicator changes with both locks held, so it may be read with either; the
- * carriers change with the table lock alone.
+ * What the table of pending gathers says of a communicator changes with both locks held, so it may be read with either;
+ * the carriers change with the table lock alone.
  */
 #ifndef SLR_PLUGIN_PENDING_PENDING_STATE_H
 #define SLR_PLUGIN_PENDING_PENDING_STATE_H
@@ -87,7 +87,7 @@ struct slr_operation {
     const char *attribute;       /* of a GEMM, what keeps it whole; or NULL */
 };
 
-/* Under the communicator's lock. A holder of its gather is about to be made to wait. Counts that, and
+/* Under the lane's lock. A holder of its gather is about to be made to wait. Counts that, and
  * writes a line for each reason, shape and GEMM (note.c). */
 void slr_note_join(const struct slr_lane *lane, enum slr_reason why, const struct slr_operation *op);
 
@@ -108,7 +108,7 @@ bool slr_pending_observed(const struct slr_operation *op);
 /* With either lock. `stream` as a holder of the gather, NULL: it is none. */
 struct slr_holder *slr_pending_holder(struct slr_lane *lane, CUstream stream);
 
-/* Under the communicator's lock, all that follow. `stream` is a name that slr_stream_name()
+/* Under the lane's lock, all that follow. `stream` is a name that slr_stream_name()
  * returned. */
 
 /* The ring has enqueued c->lane->pending->gather. */
@@ -117,7 +117,8 @@ void slr_pending_add(struct slr_lane *lane);
 /* Makes `stream` a follower. There must be room. */
 void slr_pending_follow(struct slr_lane *lane, CUstream stream);
 
-/* The GEMM, called on a holder, has been enqueued aside: what the holder is joined with now. Not while another one is. */
+/* The GEMM, called on a holder, has been enqueued aside: what the holder is joined with now. Not while another one
+ * is. */
 void slr_pending_aside(struct slr_lane *lane, CUstream stream, const struct slr_gemm *gemm);
 bool slr_pending_has_aside(const struct slr_lane *lane);
 

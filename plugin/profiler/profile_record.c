@@ -8,7 +8,8 @@
 #include "base/wait.h"
 #include "plugin/profiler/profile_impl.h"
 
-/* Records that are taken at once from operations of which nothing runs, but channels that were announced have not come. */
+/* Records that are taken at once from operations of which nothing runs, but channels that were announced have not
+ * come. */
 #define AT_ONCE 64
 
 /* A handle: generation << 18 | index << 2 | kind. The kind is never 0, so no handle is NULL; 50 bits

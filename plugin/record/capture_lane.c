@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Recorders: the lanes of captures. */
+/* The lanes of captures. */
 #include "plugin/record/record.h"
 
 #include <stdlib.h>
@@ -27,7 +27,7 @@ struct slr_capture_lane {
     struct slr_capture_lane *next;
 };
 
-/* Under the lock: the list, and which capture a recorder serves. */
+/* Under the lock: the list, and which capture each serves. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct slr_capture_lane *list;
 static _Atomic unsigned serving;
@@ -157,7 +157,7 @@ void slr_capture_lane_drawn(struct slr_lane *lane)
 
 /* ---- the end of a capture ---- */
 
-/* Streams of the recorder that the program has not made anybody wait for. */
+/* Streams of the lane that the program has not made anybody wait for. */
 static void take_back(struct slr_capture_lane *r, CUstream stream)
 {
     struct slr_ring *ring = &r->lane.ring;

@@ -3,7 +3,7 @@
  * says what is otherwise.
  *
  * Capture. ncclAllGather on a capturing stream becomes the ring's work in the graph that is
- * recorded. A *recorder* does that: a lane (comm/lane.h) that the communicator has for one capture, with
+ * captured. The *lane of the capture* does that: one (comm/lane.h) that the communicator has for it, with
  * streams and events of its own, which capture; so a gather is pending in the graph, is joined by
  * whatever looks, carried by events and consumed by GEMMs by the same code as outside of graphs
  * (pending.h, fuse.h). The end of the capture joins all of it. What the gather's nodes are to be

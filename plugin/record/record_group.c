@@ -5,8 +5,8 @@
  * what was on their streams before, and none behind another, as ranks need not call different communicators in one
  * order. The first round starts before NCCL's operations of the group, and the ring waits for none of these.
  *
- * A communicator whose operations in the group are on several streams starts behind all of them, and all of them see its
- * results. */
+ * A communicator whose operations in the group are on several streams starts behind all of them, and all of them see
+ * its results. */
 #include <stdlib.h>
 #include "plugin/comm/group_kept.h"
 #include "plugin/comm/lane.h"

@@ -30,7 +30,8 @@ ncclResult_t slr_recording_close(struct slr_recording *x, enum slr_status s);
 /* The lane of the communicator's that serves the capture. NULL: none could be made. */
 struct slr_lane *slr_capture_lane_of(struct slr_comm *c, unsigned long long capture);
 
-/* Under its lock: a call of the capture begins; true: it is the first one. And: the ring's streams are in the capture. */
+/* Under its lock: a call of the capture begins; true: it is the first one. And: the ring's streams are in the
+ * capture. */
 bool slr_capture_lane_enter(struct slr_lane *lane);
 void slr_capture_lane_drawn(struct slr_lane *lane);
 

@@ -15,11 +15,11 @@ bool slr_replay_begin(CUgraphExec exec, CUstream stream, struct slr_replay **rep
 void slr_replay_end(struct slr_replay *replay, CUresult r);
 
 /* A launch of a graph that holds operations of NCCL's (graphs.h) is one itself: it comes behind the communicators'
- * gathers of the ring before it, and those that come later behind all of it (order.h). The gathers in it are passed alone
- * (passed_alone.h). */
+ * gathers of the ring before it, and those that come later behind all of it (order.h). The gathers in it are passed
+ * alone (passed_alone.h). */
 
-/* Before and behind the driver's launch, which captures nothing and has succeeded. `stream`: CU_STREAM_PER_THREAD for the
- * thread's. No communicator's lock is held. */
+/* Before and behind the driver's launch, which captures nothing and has succeeded. `stream`: CU_STREAM_PER_THREAD for
+ * the thread's. No communicator's lock is held. */
 void slr_graph_enters(CUgraphExec exec, CUstream stream);
 void slr_graph_runs(CUgraphExec exec, CUstream stream);
 

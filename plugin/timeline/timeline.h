@@ -19,7 +19,8 @@
  * Whatever goes wrong with an event costs the sample and nothing else. The records of a
  * communicator that has failed are dropped: what released waits let through says nothing.
  *
- * The wait that joins the origin of a gather that has followers (pending.h) is not measured: the program computes on those.
+ * The wait that joins the origin of a gather that has followers (pending.h) is not measured: the program computes on
+ * those.
  *
  * A gather that is captured into a graph has a record, too, which is shared by the graphs that hold
  * the gather, and has no times: what a replay's record is made from (kernels/timing.h).
@@ -38,7 +39,7 @@
  *            expected --the reduce-scatter that takes the parts-->      open, closed as above
  *            expected --another GEMM in parts, or call measured-->      free
  *
- * Locks: the open record of the ring belongs to the communicator's lock, which is taken before the
+ * Locks: the open record of the ring belongs to the lock of its lane, which is taken before the
  * timeline's own; a call that NCCL makes has its record to itself. No CUDA call but those of the
  * reader is made under the timeline's lock.
  */

@@ -50,13 +50,13 @@ struct slr_remote_place slr_expected_place(const struct slr_call *call, int peer
  *   chunks    else
  *
  * `context`: what the calls before were (slr_trials_context). Programs gather the same buffers for several purposes:
- * Megatron-LM's layers share one receive buffer, and gather their input once for a GEMM of the forward pass and once more
- * beside another one of the backward pass. `whole`: the GEMM will run whole, for once.
+ * Megatron-LM's layers share one receive buffer, and gather their input once for a GEMM of the forward pass and once
+ * more beside another one of the backward pass. `whole`: the GEMM will run whole, for once.
  *
- * Whether the GEMM will write where the call's `send` is, so that the shard had better move out of there (slr_gather.vacated):
- * frameworks drop what they have gathered and give its memory to the next result, which is the GEMM's. Expected for so
- * many calls behind the last one of which slr_expect_overwritten has been said; not if it can not (`movable`), nor where that
- * GEMM was refused in parts. */
+ * Whether the GEMM will write where the call's `send` is, so that the shard had better move out of there
+ * (slr_gather.vacated): frameworks drop what they have gathered and give its memory to the next result, which is the
+ * GEMM's. Expected for so many calls behind the last one of which slr_expect_overwritten has been said; not if it can
+ * not (`movable`), nor where that GEMM was refused in parts. */
 struct slr_expectation {
     enum slr_wanted wanted;
     bool overwritten;

@@ -53,8 +53,8 @@ static enum role { FIRST, SECOND, SKIPPED, SKIPS } role_of(uint64_t head, uint64
         return SKIPPED;
     if (state == SLR_TRANSFER_NONE || state == SLR_TRANSFER_BOTH)
         return FIRST;
-    /* The peer has yet to read what this side published for an earlier call: it must stay. Calls in between may have been
-     * reduce-scatters, which have no descriptors: so not one more, but all up to this one. */
+    /* The peer has yet to read what this side published for an earlier call: it must stay. Calls in between may have
+     * been reduce-scatters, which have no descriptors: so not one more, but all up to this one. */
     *next = head_of(used, (number - used) / SLR_TRANSFERS, state);
     return SKIPS;
 }

@@ -287,8 +287,8 @@ static bool is_bare(const struct slr_trials *t, uint32_t site)
            !s->small && t->rounds > 1 && slr_trial_gemms_none(&s->behind);
 }
 
-/* Nothing has been found of it, as its calls can not be measured, each for itself; but what the program takes can. Or that
- * has been, and leaves doubts. It is still called. */
+/* Nothing has been found of it, as its calls can not be measured, each for itself; but what the program takes can. Or
+ * that has been, and leaves doubts. It is still called. */
 static bool is_open(const struct slr_trials *t, uint32_t site)
 {
     const struct slr_trial_site *s = &t->site[site];
@@ -297,8 +297,8 @@ static bool is_open(const struct slr_trials *t, uint32_t site)
            slr_trials_is_called(t, s);
 }
 
-/* And it is time for a duel: when it is known what an iteration is, or would be, and memory is mapped; after one that told
- * nothing, ever more rarely. */
+/* And it is time for a duel: when it is known what an iteration is, or would be, and memory is mapped; after one that
+ * told nothing, ever more rarely. */
 static bool is_due(const struct slr_trials *t, uint32_t site)
 {
     const struct slr_trial_site *s = &t->site[site];

@@ -118,8 +118,8 @@ void slr_duel_tell(const struct slr_comm *c, unsigned sites, const struct slr_bl
  *
  * How long it takes over the turns of a duel (ways.h).
  *
- * A turn is measured by two events on the streams of the calls: at the first call of it that is measured, and at the first
- * one behind it. docs/trials.md says why, and when something is certain.
+ * A turn is measured by two events on the streams of the calls: at the first call of it that is measured, and at the
+ * first one behind it. docs/trials.md says why, and when something is certain.
  *
  * Under the communicator's lock, its context current where a stream is given. Whatever goes wrong costs the time. */
 

@@ -162,8 +162,8 @@ int slr_trials_find(struct slr_comm *c, const struct slr_call *call, bool small)
 
 /* ---- small gathers ----
  *
- * Of fewer bytes than SLIPRING_MIN_BYTES, where that is not set by the user (docs/trials.md). Only on a communicator that
- * has made a larger one: its ring is connected then, so the search costs no device memory.
+ * Of fewer bytes than SLIPRING_MIN_BYTES, where that is not set by the user (docs/trials.md). Only on a communicator
+ * that has made a larger one: its ring is connected then, so the search costs no device memory.
  *
  * comm->least_bytes is the size from which on calls come to the trials at all, so that others cost
  * what they cost without. It is the same on all ranks at each call: it follows from the calls so far

@@ -251,8 +251,9 @@ static bool reads_all(const struct slr_comm *c, const struct slr_gemm *gemm)
     return strcmp(slr_gemm_reads(gemm, &g, c->nranks, &bytes), "all") == 0;
 }
 
-/* Under the communicator's lock. A GEMM that needs all of the gather may stand right before one that consumes it in parts, and
- * runs beside that (kernels/gemm.h): then both are measured, and it is that one's row. `end`: where it was enqueued. */
+/* Under the communicator's lock. A GEMM that needs all of the gather may stand right before one that consumes it in
+ * parts, and runs beside that (kernels/gemm.h): then both are measured, and it is that one's row. `end`: where it was
+ * enqueued. */
 static void consumed(struct slr_comm *c, const struct slr_gemm *gemm, CUstream stream, CUstream end)
 {
     struct slr_trials *t = c->trials;

@@ -15,7 +15,7 @@
 #include "plugin/tuner/tuner.h"
 
 enum {
-    AHEAD = 16, /* calls that a choice is settled before it holds */
+    AHEAD = 16, /* calls that a choice is known before it holds */
     LOOK = 8,   /* rank 0 looks for what can be chosen at each of so many calls */
     WATCH = 17, /* behind the trials, one of so many calls of a site is looked at; no multiple of a program's period */
 };

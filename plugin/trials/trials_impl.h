@@ -13,8 +13,8 @@
 #include "plugin/trials/ways.h"
 #include "plugin/util/consumer.h"
 
-/* ---- samples.c: what a rank sees of a site's calls: how long they take, of each row (docs/trials.md) and way, and in what
- * period their GEMMs come. Where events are recorded, the communicator's context is current. ---- */
+/* ---- samples.c: what a rank sees of a site's calls: how long they take, of each row (docs/trials.md) and way, and in
+ * what period their GEMMs come. Where events are recorded, the communicator's context is current. ---- */
 
 /* Makes the event where there is none yet. False: it could not be recorded. */
 bool slr_trial_record(CUevent *event, CUstream stream);
@@ -107,8 +107,9 @@ struct slr_trial_row slr_samples_post(struct slr_samples *row, uint32_t rounds, 
 
 /* ---- in how many calls a program does the same again ----
  *
- * From its latest calls without a gap: of a site, by the GEMMs that come with them, and of a communicator, by the calls.
- * (tools/symmetry/period.c finds those of buffers as well, for which it compares each call with the 128 before it.) */
+ * From its latest calls without a gap: of a site, by the GEMMs that come with them, and of a communicator, by the
+ * calls. (tools/symmetry/period.c finds those of buffers as well, for which it compares each call with the 128 before
+ * it.) */
 
 #define SLR_TRIAL_WATCHED_CALLS (2 * SLR_TRIAL_PERIOD)
 
@@ -182,7 +183,8 @@ struct slr_block_pairs {
 /* From the times of the slowest rank. A round of which one is not known does not count. */
 void slr_blocks_add(struct slr_block_pairs *pairs, float ms[2][SLR_TRIAL_ROUNDS], uint32_t rounds);
 
-/* Which way the program is faster, SLR_WAY_RING or SLR_WAY_NCCL; -1: that is not certain. `again`: it was not before. */
+/* Which way the program is faster, SLR_WAY_RING or SLR_WAY_NCCL; -1: that is not certain. `again`: it was not
+ * before. */
 int slr_blocks_judge(const struct slr_block_pairs *pairs, bool again);
 
 /* ---- find.c ---- */

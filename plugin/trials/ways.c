@@ -297,9 +297,9 @@ bool slr_trials_judge(const struct slr_trial_row *const *rows, const uint32_t *c
 
 /* ---- captures ----
  *
- * A capture is no communication: ranks may capture the calls of one launch at different times, before and after a choice.
- * So the first rank that captures a call of a size decides, by what is chosen there and then, and all captures of all
- * ranks go by that, for good.
+ * A capture is no communication: ranks may capture the calls of one launch at different times, before and after a
+ * choice. So the first rank that captures a call of a size decides, by what is chosen there and then, and all captures
+ * of all ranks go by that, for good.
  *
  * Shared by the ranks: words that begin as 0. Each stands for one size: shard << 2 | scatter << 1 | ring. The word of a
  * size is in the first place that was free when it was written, by compare-and-swap from 0; no word changes again. So

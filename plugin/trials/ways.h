@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The ways that are tried, when, and how the best is chosen from what the ranks have measured. It knows nothing of CUDA.
- * docs/trials.md says what sites and rows are, which ways there are, what sparse calls, periods and duels are, and by how
- * much something has to be better.
+/* The ways that are tried, when, and how the best is chosen from what the ranks have measured. It knows nothing of
+ * CUDA. docs/trials.md says what sites and rows are, which ways there are, what sparse calls, periods and duels are,
+ * and by how much something has to be better.
  *
  * How one stage of a site's trials follows on another:
  *
@@ -34,7 +34,8 @@
  * A rank that measured nothing posts rows without times, or none: the former do not count, the latter are
  * not asked for. When no row counts, the site goes on as it did; in a duel it has what the first stage
  * found. A rank that is slow, or has died, has not posted: nothing is chosen, nobody waits, and all go on as
- * they are. A site that is given up (find.c) before its duel or in it is not measured any more, and nothing is chosen. */
+ * they are. A site that is given up (find.c) before its duel or in it is not measured any more, and nothing is
+ * chosen. */
 #ifndef SLR_PLUGIN_TRIALS_WAYS_H
 #define SLR_PLUGIN_TRIALS_WAYS_H
 
@@ -140,14 +141,16 @@ struct slr_turns {
  * measured at least, if that is not too many. */
 uint32_t slr_duel_run(uint32_t gap, uint32_t period, bool sparse, uint32_t iteration, uint32_t least_calls);
 
-/* In a duel: ring, NCCL, NCCL, ring, ring, NCCL: what falls on the same half of each pair is not always the same way's. */
+/* In a duel: ring, NCCL, NCCL, ring, ring, NCCL: what falls on the same half of each pair is not always the same
+ * way's. */
 static inline int slr_duel_way(uint64_t turn)
 {
     return (int)((turn ^ turn / 2) & 1);
 }
 
-/* The way of call `number` of a site, from 0, or of the communicator in a duel; and the round. *measured: its time counts. True: ways are
- * being tried, else it is SLR_WAY_RING. In a duel SLR_WAY_RING is the ring with each row's way. */
+/* The way of call `number` of a site, from 0, or of the communicator in a duel; and the round. *measured: its time
+ * counts. True: ways are being tried, else it is SLR_WAY_RING. In a duel SLR_WAY_RING is the ring with each row's
+ * way. */
 bool slr_way_of_call(uint64_t number, const struct slr_turns *turns, int *way, uint32_t *round, bool *measured);
 
 /* The first call behind the stage. */

@@ -6,7 +6,8 @@
 #include <sys/types.h>
 #include "plugin/tuner/tune_table.h"
 
-/* ---- tune_site.c: lines, words, numbers, and messages that name the line and say what was expected. Nothing is copied. ---- */
+/* ---- tune_site.c: lines, words, numbers, and messages that name the line and say what was expected; nothing is
+ * copied ---- */
 
 /* A part of the text, which is not copied and has no final 0. */
 struct slr_tune_word {
