@@ -8,7 +8,7 @@
  *
  *   call, on the program's thread    slr_caller_now: the name, as a number that stands for it
  *   likewise                         the line `caller` of its shape, if the name is new there (gather/decide.c)
- *   the call is recorded             the number is kept beside the call's place (places/places.h)
+ *   the call's place is noted        the number is kept beside the call's place (places/places.h)
  *   house-keeping thread             the line `caller_place`, if the name is new among those of the place
  *
  * Only with SLIPRING_LOG of info or more, which the lines need: where a call is logged anyway, one comparison; else

@@ -323,7 +323,7 @@ static void tell_caller(const struct slr_comm *c, struct slr_places *p, uint32_t
             fresh);
 }
 
-/* One more of a line's calls; place + 1, 0: not recorded. */
+/* One more of a line's calls; place + 1, 0: not noted. */
 static size_t put_id(char *text, size_t len, uint32_t id)
 {
     const char *comma = len ? "," : "";
@@ -333,7 +333,7 @@ static size_t put_id(char *text, size_t len, uint32_t id)
 
 static void tell_line(const struct slr_comm *c, uint64_t first, const char *ids)
 {
-    if (ids[strspn(ids, "-,")]) /* not when none was recorded */
+    if (ids[strspn(ids, "-,")]) /* not when none was noted */
         slr_log(SLR_LOG_INFO, "places", "comm=%s crank=%d first=%llu ids=%s", c->name, c->rank, (ull)first, ids);
 }
 

@@ -31,7 +31,7 @@ static inline bool slr_places_shown(void)
     return slr_log_enabled(SLR_LOG_INFO);
 }
 
-/* Records calls. When they are shown; without memory nothing is recorded. */
+/* Notes calls. When they are shown; without memory nothing is noted. */
 extern const struct slr_watcher slr_places_watcher;
 
 /* Logs what is new, in lines that are long enough. On the house-keeping thread. */
