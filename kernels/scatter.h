@@ -102,9 +102,9 @@ void slr_ring_scatter_number(struct slr_ring *ring, const struct slr_plan *plan)
 struct slr_checked_sums {
     enum slr_reduce_type type;
     int n;
-    float divisor;                    /* slr_reduce()'s */
+    float divisor;                 /* slr_reduce()'s */
     const void *in[SLR_MAX_RANKS]; /* the first n: contributions, in the order of the ranks */
-    const void *ours, *other;         /* the device's sums; those that were made in another way */
+    const void *ours, *other;      /* the device's sums; those that were made in another way */
     size_t count;
 };
 

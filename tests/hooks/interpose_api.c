@@ -31,7 +31,7 @@ static void *exported(const char *name)
 
 static void check_lookup(void *nccl, void *cublas, void *cublaslt)
 {
-#define N(need, sym)                                                                                                         \
+#define N(need, sym)                                                                                                   \
     CHECK_FOR(#sym, dlsym(nccl, #sym) == NULL || dlsym(nccl, #sym) == exported(#sym));                                 \
     CHECK_FOR("p" #sym, dlsym(nccl, "p" #sym) == NULL || dlsym(nccl, "p" #sym) != exported(#sym));
 #define B(need, sym) CHECK_FOR(#sym, dlsym(cublas, #sym) == NULL || dlsym(cublas, #sym) == exported(#sym));
