@@ -365,6 +365,7 @@ cublasStatus_t slr_gemm_call(struct slr_gemm *gemm)
     const unsigned entry = slr_in_call_enter(x.ctx, NULL); /* before the lock: whoever has it may hang in cuBLAS */
     const unsigned watch = atomic_load_explicit(&slr_gemm_watch, memory_order_relaxed);
     struct slr_lane *lane = slr_pending_find(could_consume, &x);
+    const struct slr_comm *ran_on = NULL; /* whose ring the GEMM runs aside on; compared only */
     struct slr_operation op = {
         .stream = x.stream, .of = lane, .why = lane ? SLR_R_JOIN_OTHER_OP : why, .who = "GEMM", .gemm = gemm};
     join_others(&op, gemm);
@@ -372,7 +373,8 @@ cublasStatus_t slr_gemm_call(struct slr_gemm *gemm)
         slr_lane_lock(lane);
         done = consume(lane, gemm, x.stream, &why, &aside, &result);
         slr_lane_unlock(lane);
-        slr_lane_put(lane);
+        ran_on = aside ? lane->comm : NULL;
+        slr_lane_put(lane); /* it may end from here on */
     }
     if (!done) {
         op.of = NULL;
@@ -389,7 +391,7 @@ cublasStatus_t slr_gemm_call(struct slr_gemm *gemm)
         slr_product_operation(x.ctx);
     note_beside(gemm, x.ctx);
     if (watch & SLR_GEMM_WATCH_TRIALS)
-        slr_trials_gemm(gemm, x.stream, aside ? lane->comm : NULL);
+        slr_trials_gemm(gemm, x.stream, ran_on);
     if (!gemm->lt)
         slr_workspace_leave(gemm->handle);
     slr_guard--;
