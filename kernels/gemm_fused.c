@@ -124,14 +124,17 @@ static cublasStatus_t add_rest(const struct slr_gemm *gemm, const struct slr_gem
     return slr_gemm_part(&more, split, at, gemm->k - at);
 }
 
-/* The first `done` of `walk`, at its beginning, have been enqueued on `stream`, which waits for the whole
- * gather; the next was refused with `refused`. What the application gets. */
+/* The whole GEMM in place of its parts: the first `done` of `walk`, at its beginning, have been enqueued on `stream`,
+ * which waits for the whole gather; the next was refused with `refused`. What the application gets: the whole's
+ * result; or the refusal, where C may be read and the part may have begun to write, or there is no memory for
+ * copies. */
 static cublasStatus_t whole_instead(const struct slr_gemm *gemm, const struct slr_gemm_split *split,
                                     struct slr_parts walk, unsigned done, CUstream stream, cublasStatus_t refused)
 {
     CUdeviceptr kept = 0;
     if (!slr_gemm_reads_output(gemm))
         return slr_gemm_whole(gemm);
+    /* A part that failed while it ran may have written anything: then nothing is computed again. */
     if (!nothing_begun(refused))
         return refused;
     if (split->sums)
