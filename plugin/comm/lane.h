@@ -2,7 +2,7 @@
 /* A lane: what takes calls to the device, and what streams owe to them: a ring, its latest gather while that is
  * pending, the order of the calls over several streams, and the lock of all this. A communicator has one, in which its
  * calls run (lifecycle/whole.c). Each of its captures has another one, whose calls are put into the graph that is
- * captured (record/record.c). Gathers are pending in either, joined, carried by events and consumed by GEMMs, by the
+ * captured (record/capture_lane.c). Gathers are pending in either, joined, carried by events and consumed by GEMMs, by the
  * same code; what has to differ is the lane's kind.
  *
  * The lock (docs/locks.md; a communicator's lock is that of its own lane) is held over all use of the ring by gathers,
