@@ -89,7 +89,7 @@ build_tests() {
     thread) options+=(-DSLIPRING_SANITIZE=thread) ;;
     esac
     say "$name: $1${2:+, $2 sanitizer}"
-    rm -f "$SLR_ROOT/$name/built"
+    rm -f "$SLR_ROOT/$name"/{built,passed}
     build "$name" "${options[@]}" && touch "$SLR_ROOT/$name/built"
 }
 
