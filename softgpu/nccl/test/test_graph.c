@@ -73,7 +73,7 @@ static void set(struct rank *r, const struct gather *g, unsigned value, CUstream
 
 static void expect_at(struct rank *r, CUdeviceptr recv, unsigned value)
 {
-    static uint32_t got[MAX_RANKS * COUNT];
+    static _Thread_local uint32_t got[MAX_RANKS * COUNT];
     OK(r->cu.cuMemcpyDtoH(got, recv, COUNT * 4 * (size_t)r->nranks));
     for (int i = 0; i < COUNT * r->nranks; i++)
         CHECK(got[i] == value + (unsigned)(i / COUNT));
@@ -291,6 +291,62 @@ static void thrown_away(struct rank *r)
 Test(nccl_graph, captures_that_never_run_are_no_collectives)
 {
     cr_assert_eq(run_ranks(2, 1, thrown_away), 0);
+}
+
+/* ---- ranks of one process ---- */
+
+struct member {
+    struct rank r;
+    pthread_t thread;
+};
+
+/* Connected by another kind of collective, outside of captures. */
+static void *be_member(void *arg)
+{
+    struct rank *r = &((struct member *)arg)->r;
+    cu_use(&r->cu, r->rank);
+    OK(r->cu.cuStreamCreate(&r->stream, CU_STREAM_NON_BLOCKING));
+    OK(ncclCommInitRank(&r->comm, r->nranks, r->id, r->rank));
+    struct gather g = new_gather(r);
+    CUgraph failed;
+    begin(r, r->stream);
+    CHECK(ncclAllGather((void *)g.send, (void *)g.recv, COUNT, ncclUint32, r->comm, r->stream) == ncclInternalError);
+    OK(r->cu.cuStreamEndCapture(r->stream, &failed));
+    OK(r->cu.cuGraphDestroy(failed));
+    OK(ncclBroadcast((void *)g.send, (void *)g.recv, COUNT, ncclUint32, 0, r->comm, r->stream));
+    CUgraphExec x = captured(r, &g, r->stream);
+    set(r, &g, 7, r->stream);
+    OK(r->cu.cuGraphLaunch(x, r->stream));
+    OK(r->cu.cuStreamSynchronize(r->stream));
+    expect(r, &g, 7);
+    OK(r->cu.cuGraphExecDestroy(x));
+    OK(ncclCommDestroy(r->comm));
+    return NULL;
+}
+
+/* Each process has so many ranks, `nranks` is that of processes. */
+static void be_members(struct rank *r, int each)
+{
+    struct member m[MAX_RANKS];
+    for (int i = 0; i < each; i++) {
+        m[i] = (struct member){.r = *r};
+        m[i].r.rank = each * r->rank + i;
+        m[i].r.nranks = each * r->nranks;
+        OK(pthread_create(&m[i].thread, NULL, be_member, &m[i]));
+    }
+    for (int i = 0; i < each; i++)
+        OK(pthread_join(m[i].thread, NULL));
+}
+
+static void two_members(struct rank *r)
+{
+    be_members(r, 2);
+}
+
+Test(nccl_graph, ranks_of_one_process_do_not_connect_in_a_capture)
+{
+    cr_assert_eq(run_ranks(1, 0, two_members), 0);
+    cr_assert_eq(run_ranks(2, 0, two_members), 0);
 }
 
 /* ---- ends ---- */
