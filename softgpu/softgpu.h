@@ -65,6 +65,9 @@ typedef int (*softgpuComputeOff_t)(void);
 /* 1 when the stand-in NCCL's kernels must not notice that a peer has died or left (SOFTGPU_NCCL_BLIND). */
 typedef int (*softgpuNcclBlind_t)(void);
 
+/* 1 when a capture forbids the calling thread what cuCtxEnablePeerAccess does; it is broken then, as by that call. */
+typedef int (*softgpuCaptureForbids_t)(void);
+
 /* Names wrong use of a stand-in library where the driver's own reports go (SOFTGPU_REPORT, SOFTGPU_MISUSE). */
 typedef void (*softgpuMisuse_t)(const char *text);
 

@@ -11,6 +11,7 @@
 #include "cache/captures.h"
 #include "plugin/callers/callers.h"
 #include "plugin/abi/nccl_common.h"
+#include "plugin/comm/group_kept.h"
 #include "plugin/util/process.h"
 
 /* 0 when the type is unknown, or when all shards together do not fit an address space. */
@@ -79,6 +80,15 @@ static size_t least(const struct slr_call *call)
     return call->flow->kind->untried == SLR_R_RING ? call->comm->least_bytes : slr_get(SLR_S_MIN_BYTES);
 }
 
+/* NCCL connects the ranks at the communicator's first operation. Between ranks of one process it can not in a capture, as
+ * that takes access to their devices (cudaDeviceEnablePeerAccess), so a program whose first call is an all-gather outside
+ * of captures may rely on it. A call that this rank has passed alone was NCCL's as well. */
+static bool connects_nccl(const struct slr_call *call)
+{
+    const struct slr_comm *c = call->comm;
+    return !call->passed_alone && c->substituted + slr_group_kept(c) == 0 && slr_shared_any_in_one_process(&c->shared);
+}
+
 enum slr_reason slr_call_decide(struct slr_call *call)
 {
     const struct slr_flow *flow = call->flow;
@@ -95,6 +105,8 @@ enum slr_reason slr_call_decide(struct slr_call *call)
      * not agree about; no such capture is the ring's, nor counted. */
     if (why == SLR_R_CAPTURE && bytes_of(call) < slr_get(SLR_S_MIN_BYTES))
         why = SLR_R_TOO_SMALL;
+    if (why == SLR_R_RING && connects_nccl(call))
+        why = SLR_R_NCCL_FIRST;
     return why == SLR_R_RING ? flow->choose(call) : why;
 }
 

@@ -25,6 +25,10 @@
  * differ in either. In a group, calls are made when it ends: those that it has kept come before
  * what is passed now.
  *
+ * Where ranks share a process, NCCL has the communicator's first call (calls/decide.c): the first of those that are
+ * numbered or counted here, on every rank, which counts it as passed. So a rank that passes it in a region, or by a
+ * graph, has done as the others; one that replays it over the ring has not, and that is found.
+ *
  * How often the body of a conditional node runs is decided on the device. A rank that has launched a graph with such
  * calls in a body has no count any more (*uncounted*), and is not compared from its next call on: ranks that do the
  * same differ in nothing, and those that make the calls in plain graphs, with NCCL, are right.
@@ -39,10 +43,10 @@
 struct slr_call;
 struct slr_comm;
 
-/* True for the reasons for which a rank passes a call without the others' knowing. */
+/* True for the reasons for which a rank passes a call without the others' knowing, or others may have it otherwise. */
 static inline bool slr_passes_alone(enum slr_reason why)
 {
-    return why == SLR_R_CAPTURE || why == SLR_R_REGION;
+    return why == SLR_R_CAPTURE || why == SLR_R_REGION || why == SLR_R_NCCL_FIRST;
 }
 
 /* This rank passes so many calls of `c` now. Thread-safe. */

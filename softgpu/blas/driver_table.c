@@ -36,8 +36,10 @@ static void load(void)
     table.kernel_register = (softgpuKernelRegister_t)dlsym(lib, "softgpuKernelRegister");
     table.compute_off = (softgpuComputeOff_t)dlsym(lib, "softgpuComputeOff");
     table.nccl_blind = (softgpuNcclBlind_t)dlsym(lib, "softgpuNcclBlind");
+    table.capture_forbids = (softgpuCaptureForbids_t)dlsym(lib, "softgpuCaptureForbids");
     table.misuse = (softgpuMisuse_t)dlsym(lib, "softgpuMisuse");
-    if (!get || !table.kernel_register || !table.compute_off || !table.nccl_blind || !table.misuse) {
+    if (!get || !table.kernel_register || !table.compute_off || !table.nccl_blind || !table.capture_forbids ||
+        !table.misuse) {
         fprintf(stderr, "softgpu: libcuda.so.1 is not the stand-in driver; is LD_LIBRARY_PATH set?\n");
         return;
     }

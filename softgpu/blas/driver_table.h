@@ -70,6 +70,7 @@ struct softdrv {
     softgpuKernelRegister_t kernel_register;
     softgpuComputeOff_t compute_off;
     softgpuNcclBlind_t nccl_blind;
+    softgpuCaptureForbids_t capture_forbids;
     softgpuMisuse_t misuse;
 };
 

@@ -80,8 +80,8 @@ CUresult sg_capture_refuse_locked(struct sg_stream *s)
     return sg_capture_break_locked(s->capture, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
 }
 
-/* Calls such as cuMemAlloc, cuEventQuery and cuStreamQuery of a stream that does not capture: a global capture of any thread forbids them, a thread-local one only to
- * its own thread; cuThreadExchangeStreamCaptureMode relaxes that. */
+/* Calls such as cuMemAlloc, cuCtxEnablePeerAccess, cuEventQuery and cuStreamQuery of a stream that does not capture: a global capture of any thread forbids them, a
+ * thread-local one only to its own thread; cuThreadExchangeStreamCaptureMode relaxes that. */
 CUresult sg_capture_unsafe_locked(void)
 {
     CUresult rc = CUDA_SUCCESS;
@@ -97,6 +97,15 @@ CUresult sg_capture_unsafe_locked(void)
         }
     }
     return rc;
+}
+
+int softgpuCaptureForbids(void);
+__attribute__((visibility("default"))) int softgpuCaptureForbids(void)
+{
+    sg_acquire();
+    CUresult rc = sg_capture_unsafe_locked();
+    sg_release();
+    return rc != CUDA_SUCCESS;
 }
 
 bool sg_capture_active_in_locked(struct sg_ctx *ctx)

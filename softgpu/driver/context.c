@@ -326,7 +326,7 @@ static CUresult peer_access(CUcontext peer, bool enable)
     struct sg_ctx *other = ctx ? sg_handle_get_locked(SG_CTX, peer) : NULL;
     if (ctx && (!other || other == ctx)) {
         rc = CUDA_ERROR_INVALID_CONTEXT;
-    } else if (ctx) {
+    } else if (ctx && !(enable && (rc = sg_capture_unsafe_locked()))) {
         uint64_t bit = 1ull << other->dev;
         if (enable && other->dev == ctx->dev)
             rc = CUDA_ERROR_INVALID_DEVICE;

@@ -103,6 +103,20 @@ Test(capture, unsafe_calls_depend_on_the_mode, .init = setup)
     OK(cuGraphDestroy(g));
 }
 
+Test(capture, peer_access_is_an_unsafe_call, .init = setup)
+{
+    CUgraph g;
+    CUcontext other;
+    OK(cuDevicePrimaryCtxRetain(&other, 1));
+    OK(cuStreamBeginCapture(s, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
+    RC(cuCtxEnablePeerAccess(other, 0), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+    RC(cuStreamEndCapture(s, &g), CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+    OK(cuStreamBeginCapture(s, CU_STREAM_CAPTURE_MODE_RELAXED));
+    OK(cuCtxEnablePeerAccess(other, 0));
+    OK(cuStreamEndCapture(s, &g));
+    OK(cuGraphDestroy(g));
+}
+
 static void *sync_here(void *ctx)
 {
     OK(cuCtxSetCurrent(ctx));

@@ -2,8 +2,8 @@
 /* The first collective of each kind connects its ranks, inside of the call (SOFTGPU_NCCL_CONNECT): NCCL makes the
  * connections of an algorithm when it is first used (NCCL_RUNTIME_CONNECT), by messages between the hosts.
  *
- * Ranks of one process get access to each other's devices then (cudaDeviceEnablePeerAccess), which CUDA refuses in a
- * capture. Once they have it, the connections of other kinds can be made there as well. */
+ * Ranks of one process get access to each other's devices then (cudaDeviceEnablePeerAccess), which a capture forbids as
+ * it does an allocation. Once they have it, the connections of other kinds can be made there as well. */
 #include "comm.h"
 
 #include <stdlib.h>
@@ -114,21 +114,12 @@ static int shares_process(const struct ncclComm *c)
     return 0;
 }
 
-static int any_captured(const struct op *ops)
-{
-    struct captured captured = {.graph = NULL};
-    for (const struct op *op = ops; op && !captured.graph; op = op->next)
-        if (captured_on(op->stream, &captured) != CUDA_SUCCESS)
-            return 0; /* the launch says what is wrong with the stream */
-    return captured.graph != NULL;
-}
-
 ncclResult_t connect_meet(struct ncclComm *c, const struct op *ops)
 {
     const uint32_t bits = bits_of(c, ops), connected = atomic_load(&c->connected);
     if ((connected & bits) == bits)
         return ncclSuccess;
-    if (!connected && shares_process(c) && any_captured(ops))
+    if (!connected && shares_process(c) && softdrv_get()->capture_forbids())
         return nccl_warn(ncclInternalError, "failed to peer with another device: operation not permitted when stream "
                                             "is capturing");
     if (mode == MEETS_AND_LOADS && load(ops) != CUDA_SUCCESS)

@@ -297,23 +297,28 @@ Test(nccl_graph, captures_that_never_run_are_no_collectives)
 
 struct member {
     struct rank r;
+    int relaxed;
     pthread_t thread;
 };
 
-/* Connected by another kind of collective, outside of captures. */
+/* Connected by another kind of collective, outside of captures or in a relaxed one. */
 static void *be_member(void *arg)
 {
-    struct rank *r = &((struct member *)arg)->r;
+    struct member *m = arg;
+    struct rank *r = &m->r;
     cu_use(&r->cu, r->rank);
     OK(r->cu.cuStreamCreate(&r->stream, CU_STREAM_NON_BLOCKING));
     OK(ncclCommInitRank(&r->comm, r->nranks, r->id, r->rank));
     struct gather g = new_gather(r);
-    CUgraph failed;
+    CUgraph none;
     begin(r, r->stream);
     CHECK(ncclAllGather((void *)g.send, (void *)g.recv, COUNT, ncclUint32, r->comm, r->stream) == ncclInternalError);
-    OK(r->cu.cuStreamEndCapture(r->stream, &failed));
-    OK(r->cu.cuGraphDestroy(failed));
+    CHECK(r->cu.cuStreamEndCapture(r->stream, &none) == CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+    if (m->relaxed)
+        OK(r->cu.cuStreamBeginCapture(r->stream, CU_STREAM_CAPTURE_MODE_RELAXED));
     OK(ncclBroadcast((void *)g.send, (void *)g.recv, COUNT, ncclUint32, 0, r->comm, r->stream));
+    if (m->relaxed)
+        OK(r->cu.cuGraphExecDestroy(end(r, r->stream)));
     CUgraphExec x = captured(r, &g, r->stream);
     set(r, &g, 7, r->stream);
     OK(r->cu.cuGraphLaunch(x, r->stream));
@@ -325,11 +330,11 @@ static void *be_member(void *arg)
 }
 
 /* Each process has so many ranks, `nranks` is that of processes. */
-static void be_members(struct rank *r, int each)
+static void be_members(struct rank *r, int each, int relaxed)
 {
     struct member m[MAX_RANKS];
     for (int i = 0; i < each; i++) {
-        m[i] = (struct member){.r = *r};
+        m[i] = (struct member){.r = *r, .relaxed = relaxed};
         m[i].r.rank = each * r->rank + i;
         m[i].r.nranks = each * r->nranks;
         OK(pthread_create(&m[i].thread, NULL, be_member, &m[i]));
@@ -340,13 +345,19 @@ static void be_members(struct rank *r, int each)
 
 static void two_members(struct rank *r)
 {
-    be_members(r, 2);
+    be_members(r, 2, 0);
+}
+
+static void two_relaxed_members(struct rank *r)
+{
+    be_members(r, 2, 1);
 }
 
 Test(nccl_graph, ranks_of_one_process_do_not_connect_in_a_capture)
 {
     cr_assert_eq(run_ranks(1, 0, two_members), 0);
     cr_assert_eq(run_ranks(2, 0, two_members), 0);
+    cr_assert_eq(run_ranks(1, 0, two_relaxed_members), 0);
 }
 
 /* ---- ends ---- */
