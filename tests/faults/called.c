@@ -38,7 +38,7 @@ struct called {
     struct rank r;
     struct buffers b;
     int victim;
-    bool is_victim, grouped, scatter;
+    bool is_victim, grouped, scatter, threads;
 };
 
 static void mark(const struct called *h, uint32_t value)
@@ -46,11 +46,16 @@ static void mark(const struct called *h, uint32_t value)
     atomic_store(&board()->mark[h->r.rank], value);
 }
 
-static ncclResult_t enqueue(const struct called *h)
+static ncclResult_t enqueue_kind(const struct called *h, bool scatter)
 {
-    if (h->scatter)
+    if (scatter)
         return ncclReduceScatter(h->b.recv, h->b.send, ELEMENTS, ncclFloat32, ncclSum, h->r.comm, h->r.stream);
     return ncclAllGather(h->b.send, h->b.recv, SHARD, ncclInt8, h->r.comm, h->r.stream);
+}
+
+static ncclResult_t enqueue(const struct called *h)
+{
+    return enqueue_kind(h, h->scatter);
 }
 
 static ncclResult_t enqueue_small(const struct called *h)
@@ -211,6 +216,8 @@ static void play(struct called *h)
     buffers_make(&h->b, &h->r, SHARD);
     CUDA(cudaMemset(h->b.recv, 0, h->b.all));
     NCCL(ncclCommInitRank(&h->r.comm, h->r.nranks, h->r.id, h->r.rank));
+    if (h->threads) /* NCCL's, and not of the kind that it connects in its turn */
+        NCCL(enqueue_kind(h, !h->scatter));
     NCCL(enqueue(h));
     NCCL(player_wait(&h->r, PATIENCE_MS));
     mark(h, OPENED);
@@ -252,7 +259,6 @@ int main(int argc, char **argv)
 {
     CHECK(argc >= 3, "usage: called SCENARIO VICTIM [grouped] [scatter] [threads]");
     static struct called h; /* static: nothing is lost in the ways that end the process */
-    bool threads = false;
     scenario = argv[1];
     h.r = player_start();
     h.victim = atoi(argv[2]);
@@ -260,9 +266,9 @@ int main(int argc, char **argv)
     for (int i = 3; i < argc; i++) {
         h.grouped |= !strcmp(argv[i], "grouped");
         h.scatter |= !strcmp(argv[i], "scatter");
-        threads |= !strcmp(argv[i], "threads");
+        h.threads |= !strcmp(argv[i], "threads");
     }
-    if (threads)
+    if (h.threads)
         play_threads(&h);
     else
         play(&h);

@@ -81,12 +81,15 @@ static const struct graph_case *chosen;
 static struct rank me;
 static unsigned replays; /* 0: as many as usual */
 
-/* Nothing is recorded for the ring before the ranks are connected. */
+/* Nothing is recorded for the ring before the ranks are connected; those of one process are at the second gather, as
+ * NCCL has the first. */
 static void first_gather(struct world *w)
 {
     struct gather g;
     buffers_open(w, &g, SHARD, false);
     eager(w, &g, "the first gather");
+    if (w->threads)
+        eager(w, &g, "the second gather");
     buffers_close(&g);
 }
 

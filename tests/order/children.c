@@ -256,10 +256,12 @@ static int solo(void)
         gather_alloc(&g[d], d, 2, SHARD);
         gather_load(&g[d], 9, s[d]);
     }
-    NCCL(ncclGroupStart());
-    for (int d = 0; d < 2; d++)
-        gather_call(&g[d], comm[d], s[d]);
-    NCCL(ncclGroupEnd());
+    for (int i = 0; i < 2; i++) {
+        NCCL(ncclGroupStart());
+        for (int d = 0; d < 2; d++)
+            gather_call(&g[d], comm[d], s[d]);
+        NCCL(ncclGroupEnd());
+    }
     for (int d = 0; d < 2; d++) {
         CUDA(cudaSetDevice(d));
         gather_check(&g[d], 9, s[d], "solo");
