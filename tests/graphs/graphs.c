@@ -159,6 +159,7 @@ int main(int argc, char **argv)
     choose(graph_body_cases, argv[1]);
     choose(graph_tried_cases, argv[1]);
     choose(graph_ahead_cases, argv[1]);
+    choose(graph_first_cases, argv[1]);
     if (strcmp(argv[1], "list") == 0 || !chosen)
         return chosen || strcmp(argv[1], "list") == 0 ? 0 : 2;
     if (chosen->loose)

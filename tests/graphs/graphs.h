@@ -29,7 +29,7 @@ struct graph_case {
 /* Each ends with a row without a name. */
 extern const struct graph_case graph_shape_cases[], graph_life_cases[], graph_unlike_cases[], graph_soak_cases[],
     graph_memory_cases[], graph_scatter_cases[], graph_group_cases[], graph_body_cases[], graph_tried_cases[],
-    graph_ahead_cases[];
+    graph_ahead_cases[], graph_first_cases[];
 
 void driver(CUresult r, const char *call);
 #define DRIVER(call) driver(call, #call)
