@@ -191,6 +191,9 @@ cases_steps() {
             side_by_side "$form-$name" 60 other_form "$form-$name" "$mode" "$reason" "${programs[graphs]}" "$name" 2 "$form"
         done
     done
+    for name in first-{grouped,in-region}; do
+        [[ $modes != *threads* ]] || side_by_side "threads-$name" 60 other_form "threads-$name" on nccl_first "${programs[graphs]}" "$name" 2 threads
+    done
     for name in gemm-stream gemm-event several clone child update mixed streams late; do
         for mode in $modes; do side_by_side "traced-$name-$mode" 60 traced "traced-$name-$mode" "$name" "$mode"; done
     done
