@@ -14,7 +14,8 @@
  *                    with each GEMM's best way over the ring; then post and choice once more
  *
  * Calls are those that the ring could have, but for one that connects NCCL (calls/decide.c): uniform
- * on all ranks (R1), as they are what the ring numbers. So no rank waits for another, and a rank that never posts leaves all as they are.
+ * on all ranks (R1), as they are what the ring numbers. So no rank waits for another, and a rank that
+ * never posts leaves all as they are.
  *
  * Locks: the communicator's (docs/locks.md). */
 #ifndef SLR_PLUGIN_TRIALS_TRIALS_H

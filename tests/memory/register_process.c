@@ -78,6 +78,7 @@ int main(int argc, char **argv)
         o[r].comm = comms[r];
         alloc(&o[r], argv[2], r, n);
     }
+    gather_all(o, n, 0); /* NCCL's, as the first where ranks share a process */
     NCCL(ncclGroupStart());
     for (int r = 0; r < n; r++) {
         NCCL(ncclCommWindowRegister(o[r].comm, o[r].g.send, SHARD, &o[r].window[0], NCCL_WIN_COLL_SYMMETRIC));
