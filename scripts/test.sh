@@ -205,6 +205,11 @@ if [ $setup = 1 ]; then
     "$SLR_ROOT/scripts/setup.sh" "${want[@]}"
 fi
 
+# A python3 that is a script, as version managers have, takes longer to find Python than Python takes to start; tests start some
+# thousand. So the one that it finds comes first.
+python=$(python3 -c 'import sys; print(sys.executable)')
+[ "$(command -v python3)" -ef "$python" ] || PATH=$(dirname "$python"):$PATH
+
 results=() failed="" summary="" failing="" details="" leave_out=() # regular expressions of whole names of tests
 if [ $all = 1 ]; then
     step "format" check_format

@@ -49,24 +49,9 @@ static uint64_t seed_of(int rank, unsigned round)
     return hash64((uint64_t)rank + 1, round);
 }
 
-/* The 8 bytes of a shard that begin at `at`, a multiple of 8. */
-static uint64_t word_of(uint64_t seed, size_t at)
-{
-    return hash64(seed, at / 8);
-}
-
-static size_t upto8(size_t left)
-{
-    return left < 8 ? left : 8;
-}
-
 void buffers_fill(const struct buffers *b, const struct rank *r, unsigned round)
 {
-    uint64_t seed = seed_of(r->rank, round);
-    for (size_t i = 0; i < b->shard; i += 8) {
-        uint64_t word = word_of(seed, i);
-        memcpy(b->host + i, &word, upto8(b->shard - i));
-    }
+    hash_fill(b->host, b->shard, seed_of(r->rank, round));
     CUDA(cudaMemsetAsync(b->recv, 0xa5, b->all, r->stream));
     CUDA(cudaMemcpyAsync(b->send, b->host, b->shard, cudaMemcpyHostToDevice, r->stream));
     CUDA(cudaStreamSynchronize(r->stream));
@@ -76,13 +61,9 @@ void buffers_check(const struct buffers *b, const struct rank *r, unsigned round
 {
     CUDA(cudaMemcpy(b->host, b->recv, b->all, cudaMemcpyDeviceToHost));
     for (int owner = 0; owner < r->nranks; owner++) {
-        const uint8_t *shard = b->host + (size_t)owner * b->shard;
-        uint64_t seed = seed_of(owner, round);
-        for (size_t i = 0; i < b->shard; i += 8) {
-            uint64_t word = word_of(seed, i);
-            CHECK(!memcmp(shard + i, &word, upto8(b->shard - i)),
-                  "rank %d: round %u: rank %d's shard is wrong at byte %zu of %zu", r->rank, round, owner, i, b->shard);
-        }
+        size_t wrong = hash_differs(b->host + (size_t)owner * b->shard, b->shard, seed_of(owner, round));
+        CHECK(wrong == b->shard, "rank %d: round %u: rank %d's shard is wrong at byte %zu of %zu", r->rank, round,
+              owner, wrong, b->shard);
     }
 }
 

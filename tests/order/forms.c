@@ -44,13 +44,11 @@ int forms_run(int procs, int seconds, rank_body body, void *arg)
 void shard_fill(uint8_t *host, size_t bytes, uint64_t seed, int rank, bool floats)
 {
     uint64_t stream = seed * 64 + (uint64_t)rank;
+    if (!floats)
+        hash_fill(host, bytes, stream);
     for (size_t i = 0; floats && i + 4 <= bytes; i += 4) {
         float v = (float)(int)(hash64(stream, i) % 9) - 4;
         memcpy(host + i, &v, 4);
-    }
-    for (size_t i = 0; !floats && i < bytes; i += 8) {
-        uint64_t v = hash64(stream, i);
-        memcpy(host + i, &v, bytes - i < 8 ? bytes - i : 8);
     }
 }
 

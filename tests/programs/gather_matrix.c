@@ -30,14 +30,6 @@ struct buffers {
     uint8_t *window;                  /* two pieces of WINDOW bytes */
 };
 
-static void fill(uint8_t *host, size_t n, uint64_t seed)
-{
-    for (size_t i = 0; i < n; i += 8) {
-        uint64_t v = hash64(seed, i);
-        memcpy(host + i, &v, n - i < 8 ? n - i : 8);
-    }
-}
-
 /* Through a window: the host's memory is the device's. */
 static void compare(const struct rank *r, const struct buffers *b, size_t all, const char *what)
 {
@@ -63,7 +55,7 @@ static void once(struct rank *r, const struct buffers *b, size_t count, int t, b
     uint8_t *send = in_place ? b->recv + (size_t)r->rank * shard : b->send;
     CUDA(cudaMemsetAsync(b->recv, 0xa5, all, r->stream));
     CUDA(cudaMemsetAsync(b->reference, 0x5a, all, r->stream));
-    fill(b->host, shard, hash64((uint64_t)r->rank, (uint64_t)round * 1000 + (uint64_t)t * 10 + in_place));
+    hash_fill(b->host, shard, hash64((uint64_t)r->rank, (uint64_t)round * 1000 + (uint64_t)t * 10 + in_place));
     CUDA(cudaMemcpyAsync(send, b->host, shard, cudaMemcpyHostToDevice, r->stream));
     NCCL(pncclAllGather(send, b->reference, count, types[t].type, r->comm, r->stream));
     NCCL(ncclAllGather(send, b->recv, count, types[t].type, r->comm, r->stream));

@@ -53,8 +53,21 @@ void rank_close(struct rank *r);
 /* A copy from pageable memory, complete. cudaMemcpy may return before that, and a non-blocking stream does not wait. */
 void to_device(void *device, const void *host, size_t bytes);
 
-/* A counter-based generator: byte i of stream `seed`. */
-uint64_t hash64(uint64_t seed, uint64_t i);
+/* A counter-based generator: byte i of stream `seed`. In the header, as programs call it for each element that they write
+ * or compare. */
+UNWATCHED static inline uint64_t hash64(uint64_t seed, uint64_t i)
+{
+    uint64_t x = seed * 0x9e3779b97f4a7c15u + i + 1;
+    x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9u;
+    x = (x ^ x >> 27) * 0x94d049bb133111ebu;
+    return x ^ x >> 31;
+}
+
+/* The 8 bytes from each i on are hash64(seed, i); of the last ones as many as there are. */
+void hash_fill(uint8_t *host, size_t bytes, uint64_t seed);
+
+/* The first byte, to 8, that is not as hash_fill writes it; `bytes` if there is none. */
+size_t hash_differs(const uint8_t *host, size_t bytes, uint64_t seed);
 
 #define DIE(status, ...)                                                                                               \
     (fprintf(stderr, "%s:%d: ", __FILE__, __LINE__), fprintf(stderr, __VA_ARGS__), fputc('\n', stderr), fflush(NULL),  \

@@ -66,14 +66,23 @@ static inline float case_float(uint32_t u)
     return f;
 }
 
+/* 2 to the `e`, where that is a normal number. As ldexp(1, e), which is most of what millions of cases take. */
+static inline double case_power(int e)
+{
+    uint64_t u = (uint64_t)(1023 + e) << 52;
+    double v;
+    memcpy(&v, &u, sizeof v);
+    return v;
+}
+
 /* The value of a 16-bit number with `digits` bits behind the point and the greatest exponent `top`, all ones. */
 static inline double case_small(uint32_t h, int digits, int top)
 {
     int exponent = (int)(h >> digits) & top, fraction = (int)h & ((1 << digits) - 1), bias = top / 2;
     double v = exponent == top && fraction ? (double)NAN
                : exponent == top           ? (double)INFINITY
-               : exponent                  ? ldexp(1 + ldexp(fraction, -digits), exponent - bias)
-                                           : ldexp(fraction, 1 - bias - digits);
+               : exponent                  ? (1 + fraction * case_power(-digits)) * case_power(exponent - bias)
+                                           : fraction * case_power(1 - bias - digits);
     return h & 0x8000u ? -v : v;
 }
 
