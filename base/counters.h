@@ -20,7 +20,7 @@ enum slr_collective_id {
 struct slr_collective {
     enum slr_collective_id id;
     const char *op, *words, *function, *count;
-    bool sends_all, produced;
+    bool sends_all, gets_all, produced;
     enum slr_reason untried;
 };
 extern const struct slr_collective slr_collectives[SLR_COLLECTIVES];
@@ -39,8 +39,8 @@ struct slr_counters {
     _Atomic uint64_t exports;                   /* of cache/handles.h: handles and descriptors made, */
     _Atomic uint64_t imports, import_hits, import_closes; /* blocks of other processes opened, found open, closed */
     _Atomic uint64_t verified, verify_bad;
-    _Atomic uint64_t scatters_fused;    /* reduce-scatters over the ring behind the parts of a GEMM */
-    _Atomic uint64_t scatters_produced; /* GEMMs in parts, because a reduce-scatter was expected */
+    _Atomic uint64_t scatters_fused;    /* reduce-scatters and all-reduces over the ring behind the parts of a GEMM */
+    _Atomic uint64_t scatters_produced; /* GEMMs in parts, because such a call was expected */
     _Atomic uint64_t gemms_chunks;      /* GEMM calls that fusion made out of those with reason FUSED */
     /* For the line at the end of the job. Gathers of the ring that were traced: their time, and of
      * that what the program's streams did not stand still for. */

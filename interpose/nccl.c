@@ -135,6 +135,14 @@ ncclResult_t ncclReduceScatter(const void *send, void *recv, size_t count, ncclD
               slr_reduce_scatter(send, recv, count, type, op, comm, stream));
 }
 
+SLR_API
+ncclResult_t ncclAllReduce(const void *send, void *recv, size_t count, ncclDataType_t type, ncclRedOp_t op,
+                           ncclComm_t comm, cudaStream_t stream)
+{
+    NCCL_HOOK(ncclAllReduce, (send, recv, count, type, op, comm, stream),
+              slr_all_reduce(send, recv, count, type, op, comm, stream));
+}
+
 /* Everything else that takes a stream goes to NCCL, and is noticed; behind the statement `first`, if there is one. */
 #define NCCL_NOTICED(fn, id, n, t, first, params, args)                                                                \
     static ncclResult_t noticed_##fn params                                                                            \
@@ -158,10 +166,6 @@ ncclResult_t ncclReduceScatter(const void *send, void *recv, size_t count, ncclD
 #define CONFIG const ncclCollConfig_t *config
 
 /* Each also with a configuration of the call. NCCL wants it to be the same on all ranks, so this may decide. */
-NCCL_OTHER(ncclAllReduce, SLR_NCCL_ALL_REDUCE, (BUFFERS, ncclRedOp_t op, ON),
-           (send, recv, count, type, op, comm, stream))
-NCCL_OTHER(ncclAllReduceConfig, SLR_NCCL_ALL_REDUCE, (BUFFERS, ncclRedOp_t op, ON, CONFIG),
-           (send, recv, count, type, op, comm, stream, config))
 NCCL_OTHER(ncclReduce, SLR_NCCL_REDUCE, (BUFFERS, ncclRedOp_t op, int root, ON),
            (send, recv, count, type, op, root, comm, stream))
 NCCL_OTHER(ncclReduceConfig, SLR_NCCL_REDUCE, (BUFFERS, ncclRedOp_t op, int root, ON, CONFIG),
@@ -195,7 +199,7 @@ NCCL_OTHER_OF(ncclSignal, SLR_NCCL_SIGNAL, 0, ncclUint8, (int peer, int signal, 
 NCCL_OTHER_OF(ncclWaitSignal, SLR_NCCL_WAIT_SIGNAL, 0, ncclUint8, (int n, ncclWaitSignalDesc_t *signals, ON),
               (n, signals, comm, stream))
 
-/* The two that slipring substitutes: without a configuration they are the plain calls. */
+/* Those that slipring substitutes: without a configuration they are the plain calls. */
 #define NCCL_CONFIGURED(fn, id, plain, params, args)                                                                   \
     NCCL_NOTICED(fn, id, count, type, if (!config) return plain;, params, args)
 NCCL_CONFIGURED(ncclAllGatherConfig, SLR_NCCL_ALL_GATHER, slr_all_gather(send, recv, count, type, comm, stream),
@@ -203,6 +207,8 @@ NCCL_CONFIGURED(ncclAllGatherConfig, SLR_NCCL_ALL_GATHER, slr_all_gather(send, r
 NCCL_CONFIGURED(ncclReduceScatterConfig, SLR_NCCL_REDUCE_SCATTER,
                 slr_reduce_scatter(send, recv, count, type, op, comm, stream), (BUFFERS, ncclRedOp_t op, ON, CONFIG),
                 (send, recv, count, type, op, comm, stream, config))
+NCCL_CONFIGURED(ncclAllReduceConfig, SLR_NCCL_ALL_REDUCE, slr_all_reduce(send, recv, count, type, op, comm, stream),
+                (BUFFERS, ncclRedOp_t op, ON, CONFIG), (send, recv, count, type, op, comm, stream, config))
 
 #define N(need, fn) SLR_HOOK_NAME(fn);
 #include "base/hooks.def"

@@ -13,6 +13,8 @@
  *   done(o, r)     r          o     r has copied piece number `done` of o, or expects it nowhere
  *   open(o, r)     r          o     the reduce-scatter whose first piece has this number may write into
  *                                   r's slots; its last piece's number: r's stream has come to the call
+ *   summed(o, r)   o          r     of the all-reduce that ends with piece `summed`, or a later one, o has put
+ *                                   the sums of its shard into its slots up to there
  *   broken(o, r)   o's host   r     0 as long as what r copies from o is what o has published
  *
  * A failed rank sets `broken` before it releases its own waits, because then it may write over a
@@ -31,7 +33,7 @@
 
 #define SLR_FLAG_LINE 128 /* two 64-byte lines: adjacent-line prefetch pairs them */
 
-enum slr_flag_kind { SLR_FLAG_READY, SLR_FLAG_DONE, SLR_FLAG_OPEN, SLR_FLAG_BROKEN, SLR_FLAG_KINDS };
+enum slr_flag_kind { SLR_FLAG_READY, SLR_FLAG_DONE, SLR_FLAG_OPEN, SLR_FLAG_SUMMED, SLR_FLAG_BROKEN, SLR_FLAG_KINDS };
 
 static inline size_t slr_flag_offset(int nranks, enum slr_flag_kind kind, int owner, int reader)
 {

@@ -73,13 +73,13 @@ static unsigned useful_blocks(unsigned blocks, size_t bytes)
 }
 
 enum slr_status slr_reduce(const struct slr_reduce *r, CUstream stream, enum slr_reduce_type type, void *out,
-                           const void *const in[], int n, size_t count, float divisor, unsigned blocks)
+                           void *also, const void *const in[], int n, size_t count, float divisor, unsigned blocks)
 {
     if (!r->module || (unsigned)type >= SLR_REDUCE_TYPES || n < 1 || n > SLR_REDUCE_RANKS)
         return SLR_ABSENT;
     if (!count)
         return SLR_OK;
-    struct slr_reduce_args args = {.out = out, .count = count, .factor = 1.0 / (double)divisor, .n = n};
+    struct slr_reduce_args args = {.out = out, .also = also, .count = count, .factor = 1.0 / (double)divisor, .n = n};
     memcpy(args.in, in, (size_t)n * sizeof in[0]);
     void *params[] = {&args};
     return SLR_CU(cuLaunchKernel, r->function[type], useful_blocks(blocks, count * kernels[type].bytes), 1, 1,

@@ -9,7 +9,7 @@
  * Pointers are aligned to their elements. Where they are all at the same distance from a multiple
  * of 16, what lies between such multiples is moved by 16 bytes; the rest, and everything where they
  * are not, by elements. `out` may be one of the inputs: who reads an element of any of them is who
- * writes it, afterwards.
+ * writes it, afterwards. `also`, if there is one, gets what `out` gets.
  *
  * A block has to reach a good part of what one multiprocessor can read, as few run at a time: each
  * thread loads several vectors of one contribution, and those of the next one while it adds them.
@@ -185,9 +185,12 @@ INLINE void reduce(const int type, const int wide, const int at_once, const stru
     }
     UNROLLED
     for (int u = 0; u < at_once; u++) {
+        const size_t at = place_of(p, first + (size_t)u * apart);
         add(type, wide, &sum[u], now[u]);
-        store(type, wide, (char *)a->out + from, place_of(p, first + (size_t)u * apart),
-              rounded(type, wide, &sum[u], a->factor));
+        now[u] = rounded(type, wide, &sum[u], a->factor);
+        store(type, wide, (char *)a->out + from, at, now[u]);
+        if (a->also)
+            store(type, wide, (char *)a->also + from, at, now[u]);
     }
 }
 
@@ -207,7 +210,7 @@ INLINE void sweep(const int type, const int wide, const int at_once, const struc
 
 INLINE int aligned_alike(const struct slr_reduce_args *a)
 {
-    size_t differ = 0;
+    size_t differ = a->also ? (size_t)a->also ^ (size_t)a->out : 0;
     AS_IT_IS
     for (int r = 0; r < a->n; r++)
         differ |= (size_t)a->in[r] ^ (size_t)a->out;

@@ -11,7 +11,7 @@
 #define SLR_REDUCE_THREADS 512 /* of a block: all that the kernels may be launched with */
 
 struct slr_reduce_args {
-    void *out;
+    void *out, *also;                 /* the sum, and where it is written as well; NULL: nowhere */
     const void *in[SLR_REDUCE_RANKS]; /* the first n of them, in the order of the sum */
     size_t count;                     /* elements */
     double factor;                    /* 1 / divisor */

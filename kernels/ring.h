@@ -76,8 +76,10 @@ struct slr_ring {
     /* ready(r, me) when all is settled that was expected of r, and ready(me, r) when all is corrected
      * that r has expected. Read likewise. */
     _Atomic uint64_t expected[SLR_MAX_RANKS], corrected[SLR_MAX_RANKS];
-    _Atomic uint32_t entered; /* the last piece of the latest reduce-scatter; 0: there was none */
-    uint32_t staged;     /* the latest piece copied to a slot outside of graphs, until a launch waits for it; 0: none */
+    /* The last piece of the latest reduce-scatter or all-reduce, and of the latest all-reduce; 0: there was none. */
+    _Atomic uint32_t entered, spread;
+    uint32_t staged; /* the latest piece put into an own slot for peers, outside of graphs, until a launch waits for it;
+                      * 0: none */
     _Atomic bool opened; /* it has its streams and events */
     CUstream publish, pull;
     CUstream carrier; /* here the application's events are recorded that complete with the gather */

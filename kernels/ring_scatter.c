@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The reduce-scatter (scatter.h).
+/* The reduce-scatter, and the all-reduce (scatter.h).
  *
  *   sender, publish stream                           receiver, pull stream
  *                                                      entered: wait done(me, o) >= all earlier pieces, for
@@ -18,6 +18,25 @@
  *                                                    write done(o, me) = last piece, for every o
  *   tail stream:
  *     wait for the sums; wait broken(o, me) = 0 for every o; wait for the copies; record finished
+ *     in a graph, of an all-reduce: wait done(me, o) = last piece, for every o, before
+ *
+ * Of an all-reduce a sum is written twice, into `recv` and into the own slots, in place of the first
+ * sender's contribution, and said: summed(me, o) = last piece of which all is there, for every o. Each rank copies the sums out
+ * of their owners' slots, on a stream of its own, `own`:
+ *
+ *     for each part, for every o:
+ *       wait summed(o, me) >= the part's last piece;  copy it out of o's slots
+ *     write done(o, me) = last piece, for every o
+ *
+ * So no rank writes into another's buffers, nothing has to be mapped but the slots, and a replay needs no
+ * addresses. In place the region of shard o in `recv` is free when o has said that it is summed: o had taken this
+ * rank's contribution before. A rank whose shard is empty has nothing to sum, and says so where it would.
+ *
+ * Where an all-reduce is `early`, the meeting comes behind the sums: each part is added when it is computed, and
+ * copies go on while the GEMM computes the next ones. It is in place, nothing stands between the GEMM and the call, and
+ * the GEMM was not over when the call was made: nobody has been told that its output is there, so nobody looks at it
+ * but who comes behind the call. A part of the own shard has been added when its event is over; a peer's region is
+ * written when that peer has added this rank's part of it.
  *
  * A call is a meeting, as NCCL's: `recv` is written, and the call over, when the streams of all ranks have come
  * to it. So what stands before it on one rank may still use a peer's `recv`, and what comes behind it may look at
@@ -31,19 +50,22 @@
  *
  * Why it can not deadlock: it adds to the argument for gathers (docs/protocol.md, 3) the sequence
  *
- *   entered open push(1) .. push(n) meet sum(1) .. sum(m) done conclude
+ *   entered open push(1) .. push(n) meet sum(1) .. sum(m) [copy(1) .. copy(m)] done conclude
  *
  * which every rank enqueues in one piece, in the communicator's order. entered needs the peers' done of
- * earlier operations, push the peers' open, meet theirs (it writes before it waits), sum the peers' pushes,
- * conclude this rank's own. Events behind parts, and the entry, stand on the program's streams, before the call.
+ * earlier operations, push the peers' open, meet theirs (it writes before it waits), sum the peers' pushes, copy
+ * their sums, conclude this rank's own. Early sums stand before this rank's meet, which no peer's push waits for. Events
+ * behind parts, and the entry, stand on the program's streams, before the call.
  *
  * In a graph (ring_record.h) nothing says in which order the driver puts nodes into its queues that no
  * edge orders. So there that sequence is made of edges, on each rank: the pushes stand behind `open`, and
- * meet and the sums behind the pushes. Then whatever order the driver takes is the one above. Parts of a GEMM stand in it where they like, as they wait for nobody.
+ * meet and the sums behind the pushes, and copies behind the sums. Then whatever order the driver takes is the one
+ * above. Parts of a GEMM stand in it where they like, as they wait for nobody.
  *
  * Failure: the words are the gathers', and so is what a dead, failed or slow peer does to them. A failed
  * rank, whose pushes have been released, may write over what a receiver is adding: it says `broken`
- * before, and the receiver's stream stays at conclude. */
+ * before, and the receiver's stream stays at conclude. The wait for `summed` is a receiver's, and ends with those
+ * for `ready`. */
 #include "kernels/scatter.h"
 
 #include "kernels/ring_impl.h"
@@ -78,6 +100,18 @@ static CUdeviceptr area(CUdeviceptr slots, int receiver, int writer, size_t shar
     return slots + (size_t)(writer < receiver ? writer : writer - 1) * area_bytes(shard);
 }
 
+/* So many pieces of a shard are complete with the part; are touched by it. */
+static uint32_t pieces_whole(const struct slr_scatter *s, const struct slr_scatter_part *part)
+{
+    const size_t end = part->at + part->bytes;
+    return end == s->length[part->shard] ? s->plan.pieces : (uint32_t)(end / s->plan.piece);
+}
+
+static uint32_t pieces_touched(const struct slr_scatter *s, const struct slr_scatter_part *part)
+{
+    return (uint32_t)((part->at + part->bytes + s->plan.piece - 1) / s->plan.piece);
+}
+
 static int peer_at(const struct slr_ring *ring, int step)
 {
     return (ring->rank + step) % ring->nranks;
@@ -91,8 +125,7 @@ static enum slr_status push(struct slr_ring *ring, const struct slr_scatter *s, 
 {
     const struct slr_plan *p = &s->plan;
     const int to = part->shard;
-    const uint32_t there =
-        part->at + part->bytes == p->shard ? p->pieces : (uint32_t)((part->at + part->bytes) / p->piece);
+    const uint32_t there = pieces_whole(s, part);
     struct slr_memops m;
     m.count = 0;
     if (part->done)
@@ -115,8 +148,14 @@ static enum slr_status push(struct slr_ring *ring, const struct slr_scatter *s, 
 static enum slr_status push_all(struct slr_ring *ring, const struct slr_scatter *s, uint32_t first)
 {
     int parts[SLR_MAX_RANKS] = {0};
+    struct slr_memops m;
+    m.count = 0;
     if (s->earlier == 0)
         slr_timing_mark(ring->timing, SLR_TRACK_PUBLISH, ring->publish);
+    for (int step = 1; step < ring->nranks; step++)
+        if (s->length[peer_at(ring, step)] == 0)
+            slr_memops_say_ready(&m, ring, peer_at(ring, step), slr_ready_value(first - 1 + s->plan.pieces, 0));
+    SLR_TRY(slr_memops_put(ring, &m, ring->publish));
     for (unsigned i = 0; i < s->parts; i++)
         if (s->part[i].shard != ring->rank)
             SLR_TRY(push(ring, s, first, &s->part[i], parts[s->part[i].shard]++));
@@ -147,12 +186,34 @@ static enum slr_status open_slots(struct slr_ring *ring, const struct slr_scatte
     return SLR_OK;
 }
 
+/* Behind the sum of the own shard's piece. */
+static enum slr_status say_summed(struct slr_ring *ring, uint32_t piece)
+{
+    struct slr_memops m;
+    m.count = 0;
+    for (int step = 1; step < ring->nranks; step++)
+        slr_memops_write(&m, slr_dflag(ring, SLR_FLAG_SUMMED, ring->rank, peer_at(ring, step)), piece);
+    return slr_memops_put(ring, &m, ring->pull);
+}
+
+/* Where peers find it. */
+static enum slr_status spread(struct slr_ring *ring, const struct slr_scatter *s, uint32_t first,
+                              const struct slr_scatter_part *part)
+{
+    const CUdeviceptr there = ring->slots[ring->rank] + part->at;
+    if (ring->twin)
+        SLR_TRY(SLR_CU(cuMemcpyAsync, ring->twin + part->at, there, part->bytes, ring->pull));
+    const uint32_t whole = pieces_whole(s, part);
+    return whole > 0 ? say_summed(ring, first - 1 + whole) : SLR_OK;
+}
+
 /* `m`: what it waits for besides. */
 static enum slr_status sum_part(struct slr_ring *ring, const struct slr_scatter *s, struct slr_memops *m,
                                 uint32_t first, const struct slr_scatter_part *part, int index)
 {
     const struct slr_plan *p = &s->plan;
-    const uint32_t need = (uint32_t)((part->at + part->bytes + p->piece - 1) / p->piece);
+    const uint32_t need = pieces_touched(s, part);
+    const CUdeviceptr also = s->all ? ring->slots[ring->rank] + part->at : 0;
     const void *in[SLR_MAX_RANKS];
     for (int r = 0; r < ring->nranks; r++) {
         CUdeviceptr from =
@@ -161,12 +222,14 @@ static enum slr_status sum_part(struct slr_ring *ring, const struct slr_scatter 
         if (r != ring->rank)
             slr_memops_await_ready(m, ring, r, slr_ready_value(first - 1 + need, 0));
     }
+    if (s->early)
+        SLR_TRY(SLR_CU(cuStreamWaitEvent, ring->pull, part->done, 0));
     SLR_TRY(slr_memops_put(ring, m, ring->pull));
     slr_timing_did(ring->timing, SLR_TRACK_PULL, ring->pull, SLR_SPAN_WAIT, -1, s->earlier + index, 0);
-    SLR_TRY(slr_reduce(s->reduce, ring->pull, s->type, (void *)(uintptr_t)(s->recv + part->at), in, ring->nranks,
-                       part->bytes / s->elem, s->divisor, BLOCKS));
+    SLR_TRY(slr_reduce(s->reduce, ring->pull, s->type, (void *)(uintptr_t)(s->recv + part->at), (void *)(uintptr_t)also,
+                       in, ring->nranks, part->bytes / s->elem, s->divisor, BLOCKS));
     slr_timing_did(ring->timing, SLR_TRACK_PULL, ring->pull, SLR_SPAN_SUM, -1, s->earlier + index, part->bytes);
-    return SLR_OK;
+    return s->all ? spread(ring, s, first, part) : SLR_OK;
 }
 
 /* Until all ranks' streams have come to the call. */
@@ -185,23 +248,74 @@ static enum slr_status add_all(struct slr_ring *ring, const struct slr_scatter *
 {
     struct slr_memops m;
     m.count = 0;
-    SLR_TRY(meet(ring, s, &m, last));
+    if (!s->early)
+        SLR_TRY(meet(ring, s, &m, last));
     int index = 0;
     for (unsigned i = 0; i < s->parts; i++)
         if (s->part[i].shard == ring->rank)
             SLR_TRY(sum_part(ring, s, &m, first, &s->part[i], index++));
+    if (s->early)
+        SLR_TRY(meet(ring, s, &m, last));
+    SLR_TRY(slr_memops_put(ring, &m, ring->pull)); /* of an empty shard only the meeting is left */
+    return index == 0 ? say_summed(ring, last) : SLR_OK;
+}
+
+/* ---- the sums of the others ---- */
+
+/* One part of each. */
+static enum slr_status copy_sums(struct slr_ring *ring, const struct slr_scatter *s, uint32_t first, size_t at,
+                                 size_t bytes, int index)
+{
+    struct slr_memops m;
+    struct slr_scatter_part part[SLR_MAX_RANKS];
+    m.count = 0;
+    for (int step = 1; step < ring->nranks; step++) {
+        const int o = peer_at(ring, step);
+        const size_t length = s->length[o], end = at + bytes < length ? at + bytes : length;
+        part[o] = (struct slr_scatter_part){.shard = o, .at = at, .bytes = at < end ? end - at : 0};
+        if (part[o].bytes)
+            slr_memops_wait(&m, slr_dflag(ring, SLR_FLAG_SUMMED, o, ring->rank),
+                            first - 1 + pieces_touched(s, &part[o]));
+    }
+    SLR_TRY(slr_memops_put(ring, &m, ring->own));
+    slr_timing_did(ring->timing, SLR_TRACK_COPY, ring->own, SLR_SPAN_WAIT, -1, s->earlier + index, 0);
+    for (int step = 1; step < ring->nranks; step++) {
+        const struct slr_scatter_part *p = &part[peer_at(ring, step)];
+        if (p->bytes == 0)
+            continue;
+        SLR_TRY(SLR_CU(cuMemcpyAsync, s->all + (size_t)p->shard * s->stride + p->at, ring->slots[p->shard] + p->at,
+                       p->bytes, ring->own));
+        slr_timing_did(ring->timing, SLR_TRACK_COPY, ring->own, SLR_SPAN_PULL, p->shard, s->earlier + index, p->bytes);
+    }
     return SLR_OK;
 }
 
-static enum slr_status conclude(struct slr_ring *ring, uint32_t last)
+/* All of them, when the call's stream has come to the call; in the parts of shard 0, than which none is longer. */
+static enum slr_status copy_all(struct slr_ring *ring, const struct slr_scatter *s, uint32_t first)
+{
+    int index = 0;
+    if (s->entry && !s->early)
+        SLR_TRY(SLR_CU(cuStreamWaitEvent, ring->own, s->entry, 0));
+    slr_timing_mark(ring->timing, SLR_TRACK_COPY, ring->own);
+    for (unsigned i = 0; i < s->parts; i++)
+        if (s->part[i].shard == 0)
+            SLR_TRY(copy_sums(ring, s, first, s->part[i].at, s->part[i].bytes, index++));
+    return SLR_OK;
+}
+
+/* `read`: the stream that has read what peers have written last; behind what `pull` does. */
+static enum slr_status conclude(struct slr_ring *ring, const struct slr_scatter *s, CUstream read, uint32_t last)
 {
     struct slr_memops m;
     m.count = 0;
     for (int step = 1; step < ring->nranks; step++)
         slr_memops_write(&m, slr_dflag(ring, SLR_FLAG_DONE, peer_at(ring, step), ring->rank), last);
-    SLR_TRY(slr_memops_put(ring, &m, ring->pull));
-    SLR_TRY(SLR_CU(cuEventRecord, ring->owned, ring->pull));
+    SLR_TRY(slr_memops_put(ring, &m, read));
+    SLR_TRY(SLR_CU(cuEventRecord, ring->owned, read));
     SLR_TRY(SLR_CU(cuStreamWaitEvent, ring->tail, ring->owned, 0));
+    /* What stands behind it in a graph may fill the slots without asking (ring_staged.c). */
+    for (int step = 1; step < ring->nranks && ring->recorded && s->all; step++)
+        slr_memops_wait(&m, slr_dflag(ring, SLR_FLAG_DONE, ring->rank, peer_at(ring, step)), last);
     for (int step = 1; step < ring->nranks; step++)
         slr_memops_wait_zero(&m, slr_dflag(ring, SLR_FLAG_BROKEN, peer_at(ring, step), ring->rank));
     SLR_TRY(slr_memops_put(ring, &m, ring->tail));
@@ -210,11 +324,13 @@ static enum slr_status conclude(struct slr_ring *ring, uint32_t last)
     return SLR_CU(cuEventRecord, ring->finished, ring->tail);
 }
 
-void slr_ring_scatter_number(struct slr_ring *ring, const struct slr_plan *plan)
+void slr_ring_scatter_number(struct slr_ring *ring, const struct slr_plan *plan, bool all)
 {
     const uint32_t before = atomic_load(&ring->issued);
     slr_ring_keep_up(ring);
     atomic_store(&ring->entered, before + plan->pieces);
+    if (all)
+        atomic_store(&ring->spread, before + plan->pieces);
     atomic_store(&ring->issued, before + plan->pieces);
 }
 
@@ -225,10 +341,12 @@ enum slr_status slr_ring_scatter(struct slr_ring *ring, const struct slr_scatter
         ring->recorded->scatter = true;
         ring->recorded->before = before;
     }
-    slr_ring_scatter_number(ring, &s->plan);
+    slr_ring_scatter_number(ring, &s->plan, s->all != 0);
+    if (s->all && !ring->recorded) /* sums, which peers read */
+        ring->staged = last;
     ring->carrying = ring->restated = false;
     ring->settling = NULL;
-    SLR_TRY(slr_ring_begin_streams(ring, true, false));
+    SLR_TRY(slr_ring_begin_streams(ring, true, s->all != 0));
     SLR_TRY(open_slots(ring, s, first, last));
     /* The order in which nodes of a graph were captured is nothing. And a word that is written beside a large copy takes as
      * long as that: a peer that waits to be told would wait for this rank's first push. */
@@ -238,5 +356,11 @@ enum slr_status slr_ring_scatter(struct slr_ring *ring, const struct slr_scatter
     if (ring->recorded)
         SLR_TRY(slr_ring_in_turn(ring, ring->publish, ring->pull));
     SLR_TRY(add_all(ring, s, first, last));
-    return conclude(ring, last);
+    if (!s->all)
+        return conclude(ring, s, ring->pull, last);
+    if (ring->recorded)
+        SLR_TRY(slr_ring_in_turn(ring, ring->pull, ring->own));
+    SLR_TRY(copy_all(ring, s, first));
+    SLR_TRY(slr_ring_in_turn(ring, ring->pull, ring->own)); /* `published` is recorded anew below */
+    return conclude(ring, s, ring->own, last);
 }

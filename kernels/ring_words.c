@@ -37,9 +37,15 @@ void slr_ring_keep_up(struct slr_ring *ring)
         uint32_t said = atomic_load(open);
         if (left_behind(said, now))
             atomic_compare_exchange_strong(open, &said, now - LEFT_BEHIND / 2);
+        _Atomic uint32_t *summed = slr_flag(ring->flags, ring->nranks, SLR_FLAG_SUMMED, ring->rank, peer);
+        said = atomic_load(summed);
+        if (left_behind(said, now))
+            atomic_compare_exchange_strong(summed, &said, now - LEFT_BEHIND / 2);
     }
     if (left_behind(atomic_load(&ring->entered), now))
         atomic_store(&ring->entered, 0);
+    if (left_behind(atomic_load(&ring->spread), now))
+        atomic_store(&ring->spread, 0);
     if (ring->staged && left_behind(ring->staged, now))
         ring->staged = 0;
 }
@@ -104,6 +110,14 @@ static bool meets_alone(const struct slr_ring *ring, int peer, uint32_t open)
            !reached(ring, SLR_FLAG_OPEN, ring->rank, peer, entered);
 }
 
+/* This device has said that its sums of the latest all-reduce are there, and lacks the peer's. */
+static bool sums_alone(const struct slr_ring *ring, int peer)
+{
+    const uint32_t spread = atomic_load(&ring->spread);
+    return spread && reached(ring, SLR_FLAG_SUMMED, ring->rank, peer, spread) &&
+           !reached(ring, SLR_FLAG_SUMMED, peer, ring->rank, spread);
+}
+
 /* This device has said to `r` that it has come to a piece that the peer has not given, or has read it and not been
  * told that it is right. */
 static bool ahead_of(const struct slr_ring *ring, int peer, int r)
@@ -112,6 +126,7 @@ static bool ahead_of(const struct slr_ring *ring, int peer, int r)
     const uint32_t open = slr_flag_piece(ring->flags, ring->nranks, SLR_FLAG_OPEN, r, ring->rank);
     const uint32_t expected = (uint32_t)(atomic_load(&ring->expected[peer]) >> 32);
     return lacks(ring, peer, ready) || lacks(ring, peer, open) || meets_alone(ring, peer, open) ||
+           sums_alone(ring, peer) ||
            lacks(ring, peer, slr_flag_piece(ring->flags, ring->nranks, SLR_FLAG_DONE, r, ring->rank)) ||
            (!settled(ring, peer) && slr_flag_reached(atomic_load(&ring->issued), ready) &&
             slr_flag_reached(ready, expected));
@@ -145,6 +160,7 @@ void slr_ring_release(struct slr_ring *ring, int peer)
     slr_ring_release_sends(ring, peer);
     atomic_store(slr_flag(ring->flags, ring->nranks, SLR_FLAG_BROKEN, peer, ring->rank), 0);
     atomic_store(slr_flag_ready(ring->flags, ring->nranks, peer, ring->rank), slr_ready_value(value, UINT32_MAX));
+    atomic_store(slr_flag(ring->flags, ring->nranks, SLR_FLAG_SUMMED, peer, ring->rank), value);
 }
 
 void slr_ring_release_sends(struct slr_ring *ring, int peer)

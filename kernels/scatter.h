@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One reduce-scatter among the ranks of one host, over the words, slots and streams of the ring,
- * between gathers of the same communicator; and its sums. ring_scatter.c has the protocol,
+/* One reduce-scatter or all-reduce among the ranks of one host, over the words, slots and streams of
+ * the ring, between gathers of the same communicator; and its sums. ring_scatter.c has the protocol,
  * docs/scatter.md the whole.
  *
- * Every rank has nranks shards in `send`, and gets the sum of all ranks' shard number `rank`. A
- * shard travels by copy engines into the receiver's staging slots, where each sender has an area of
- * its own; the receiver adds the contributions in the order of the ranks, its own from `send`:
+ * Every rank has nranks shards in `send`, and gets the sum of all ranks' shard number `rank`; of an
+ * all-reduce the sums of all shards, and there the last shards may be shorter than the others, or
+ * empty. A shard travels by copy engines into the receiver's staging slots, where each sender has an
+ * area of its own; the receiver adds the contributions in the order of the ranks, its own from `send`:
  *
  *   out[i] = round((in[0][i] + in[1][i] + ... + in[n - 1][i]) / divisor)
  *
@@ -50,10 +51,11 @@ void slr_reduce_unload(struct slr_reduce *r);
  * in       n device addresses, read before the call returns. They and `out` are aligned to the type;
  *          where they do not all lie alike with respect to 16 bytes, the sum is slower
  * out      not overlapping an input, or exactly one or several of them
+ * also     0, or where the sum is written as well, as `out`
  * divisor  1 for a sum, n for an average: one division in fp32 after the sum
  * blocks   of 512 threads, at most that many run at a time; 0: SLR_REDUCE_BLOCKS */
 enum slr_status slr_reduce(const struct slr_reduce *r, CUstream stream, enum slr_reduce_type type, void *out,
-                           const void *const in[], int n, size_t count, float divisor, unsigned blocks);
+                           void *also, const void *const in[], int n, size_t count, float divisor, unsigned blocks);
 
 /* ---- the reduce-scatter: ring_scatter.c ---- */
 
@@ -66,8 +68,11 @@ struct slr_scatter_part {
 
 struct slr_scatter {
     CUdeviceptr send, recv; /* recv may be the own shard of send; else it has nothing in common with send */
-    size_t stride;          /* from shard to shard of send, bytes; plan.shard, or more: of each shard only a piece */
-    struct slr_plan plan;   /* slr_scatter_plan() */
+    CUdeviceptr all; /* of an all-reduce, where the sums of all shards go: send itself, or nothing in common with it;
+                             * recv is the own shard's place there. 0: it is a reduce-scatter */
+    size_t stride; /* from shard to shard of send, and of all, bytes; plan.shard, or more: of each shard only a piece */
+    struct slr_plan plan;         /* slr_scatter_plan() */
+    size_t length[SLR_MAX_RANKS]; /* of each shard, or piece: plan.shard, or less */
     enum slr_reduce_type type;
     size_t elem;   /* bytes */
     float divisor; /* of the sum */
@@ -76,25 +81,29 @@ struct slr_scatter {
     unsigned parts;
     int earlier;   /* parts of a shard that were in pieces before this one: for the timing alone */
     CUevent entry; /* of the call's stream, where parts may be sent before; NULL: the ring begins behind it */
+    bool
+        early; /* of an all-reduce in place whose parts all have events: so may results be written, as nobody can look at
+                 * `send` before the call is over */
     CUdeviceptr arrives[SLR_MAX_RANKS]; /* where rank r writes its shards: the own slots, in the mapping that r has */
 };
 
 /* How a shard counts: nearly equal pieces, far more than a GEMM has parts. shard > 0. */
 struct slr_plan slr_scatter_plan(size_t shard);
 
-/* So many bytes of a shard, of all other ranks, fit into the slots: a multiple of every element.
- * Uniform. What is larger is scattered piece by piece, each an operation of its own. */
+/* So many bytes of a shard, of all other ranks, fit into the slots: a multiple
+ * of every element. Uniform. What is larger goes piece by piece, each an operation of its own. */
 size_t slr_scatter_most(const struct slr_ring *ring);
 
 /* Enqueues all of it. Behind slr_ring_entry; with s->entry behind slr_ring_enter_behind, or,
  * outside of captures, nothing. slr_ring_join() then waits for the sums and for `send`. Anything
  * but SLR_OK leaves the ring unusable. Spans: `wait` and `push` of the publish stream, with the
  * receiver and the part's number in its shard, `wait` and `sum` of the pull stream, with the part's
- * number; its first wait is for the slots. */
+ * number; its first wait is for the slots; of an all-reduce `wait` and `pull` of the stream that copies the sums, with
+ * their owner and the part's number. */
 enum slr_status slr_ring_scatter(struct slr_ring *ring, const struct slr_scatter *s);
 
 /* Of one that is in a graph, what slr_ring_scatter does besides enqueueing: numbers its pieces. */
-void slr_ring_scatter_number(struct slr_ring *ring, const struct slr_plan *plan);
+void slr_ring_scatter_number(struct slr_ring *ring, const struct slr_plan *plan, bool all);
 
 /* ---- sums once more on the host, for SLIPRING_VERIFY: reduce_check.c ---- */
 

@@ -124,7 +124,7 @@ void slr_timing_free(struct slr_timing *timing)
 const char *slr_span_track_name(enum slr_span_track track)
 {
     static const char *const names[] = {
-        [SLR_TRACK_APP] = "app", [SLR_TRACK_PUBLISH] = "publish", [SLR_TRACK_PULL] = "pull"};
+        [SLR_TRACK_APP] = "app", [SLR_TRACK_PUBLISH] = "publish", [SLR_TRACK_PULL] = "pull", [SLR_TRACK_COPY] = "copy"};
     return names[track];
 }
 

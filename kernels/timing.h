@@ -3,7 +3,7 @@
  * which are events on the streams concerned; and these times in the host's.
  *
  * A *track* is one of the streams that work for a gather: the application's, on which the GEMM waits
- * and computes, and the ring's two; the log calls it `lane`. slr_timing_mark() notes where the track stands, and
+ * and computes, and the ring's; the log calls it `lane`. slr_timing_mark() notes where the track stands, and
  * slr_timing_did() that the operation which was enqueued since then ends here, where the next one
  * begins: neighbours share a stamp. The application's track may be on several streams one after
  * another; each is marked anew.
@@ -26,7 +26,13 @@
 
 #define SLR_TIMING_STAMPS 4096 /* most events of one record */
 
-enum slr_span_track { SLR_TRACK_APP, SLR_TRACK_PUBLISH, SLR_TRACK_PULL, SLR_TRACKS };
+enum slr_span_track {
+    SLR_TRACK_APP,
+    SLR_TRACK_PUBLISH,
+    SLR_TRACK_PULL,
+    SLR_TRACK_COPY, /* of all-reduces: the peers' sums */
+    SLR_TRACKS
+};
 
 enum slr_span_kind {
     SLR_SPAN_OWN,   /* the own shard is copied into the receive buffer */

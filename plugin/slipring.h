@@ -63,8 +63,9 @@ struct slipring_counters {
     uint64_t verified, verify_bad;                 /* SLIPRING_VERIFY: calls compared with NCCL's; different ones */
     uint64_t sites, sites_symmetric, sites_broken; /* 0: `slipring report` finds call sites */
     uint64_t scatters;                             /* ncclReduceScatter calls */
-    uint64_t scatters_substituted, scatters_fused; /* moved to the ring; behind the parts of a GEMM */
-    uint64_t scatters_produced;                    /* GEMMs in blocks because one was expected */
+    uint64_t scatters_substituted, scatters_fused; /* moved to the ring; with all-reduces, behind a GEMM's parts */
+    uint64_t scatters_produced;                    /* GEMMs in blocks because one of either was expected */
+    uint64_t reduces, reduces_substituted;         /* ncclAllReduce calls; moved to the ring */
 };
 
 /* Fills what both the program and the library know of; the rest of counters->size bytes becomes 0. -EINVAL: no
@@ -75,11 +76,12 @@ SLIPRING_FUNCTION int slipring_counters_read(struct slipring_counters *counters)
  *
  * Between slipring_region_begin(flags) and the slipring_region_end() that belongs to it, for calls of this thread:
  *
- *   SLIPRING_REGION_GATHERS   ncclAllGather goes to NCCL (reason "region" in the log). EVERY RANK of the communicator
- *                             must make the same calls inside of such regions: whether a gather is substituted has to
- *                             be the same on all ranks. When only some do, the communicator fails on all ranks with a
- *                             message in the log, and ncclCommGetAsyncError says so, as soon as the difference shows:
- *                             nothing hangs for ever, and no wrong data is taken for right.
+ *   SLIPRING_REGION_GATHERS   ncclAllGather goes to NCCL (reason "region" in the log), and so do ncclReduceScatter and
+ *                             ncclAllReduce. EVERY RANK of the communicator must make the same calls inside of such
+ *                             regions: whether a call is substituted has to be the same on all ranks. When only some
+ *                             do, the communicator fails on all ranks with a message in the log, and
+ *                             ncclCommGetAsyncError says so, as soon as the difference shows: nothing hangs for ever,
+ *                             and no wrong data is taken for right.
  *   SLIPRING_REGION_GEMMS     a GEMM that consumes a gathered buffer waits for the whole gather and runs whole (reason
  *                             "gemm_region"), with the results of an unsplit GEMM to the last bit. Ranks may differ.
  *

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Who makes the calls: SLIPRING_CALLERS gives all-gathers and reduce-scatters a name in the program's terms, the NVTX
+/* Who makes the calls: SLIPRING_CALLERS gives calls of collectives.def a name in the program's terms, the NVTX
  * ranges around the call (injection.c) or the native frames that it comes from.
  *
  * The folder's door; it knows no communicator and uses base/ only. Lists of names are shared with the tools.

@@ -21,6 +21,9 @@ ncclResult_t slr_all_gather(const void *send, void *recv, size_t count, ncclData
 ncclResult_t slr_reduce_scatter(const void *send, void *recv, size_t count, ncclDataType_t type, ncclRedOp_t op,
                                 ncclComm_t comm, cudaStream_t stream);
 
+ncclResult_t slr_all_reduce(const void *send, void *recv, size_t count, ncclDataType_t type, ncclRedOp_t op,
+                            ncclComm_t comm, cudaStream_t stream);
+
 /* Another operation, which goes to NCCL. Before the real call: in a group its stream synchronises
  * with the gathers of its communicator; else it may be one that is measured (timeline.h). `r` is
  * what the real call returned, and so is what slr_other_end returns. */

@@ -34,8 +34,8 @@
 
 #include "plugin/comm/call.h"
 
-/* The rows: all_gather.c, reduce_scatter.c. */
-extern const struct slr_flow slr_flow_all_gather, slr_flow_reduce_scatter;
+/* The rows: all_gather.c, reductions.c. */
+extern const struct slr_flow slr_flow_all_gather, slr_flow_reduce_scatter, slr_flow_all_reduce;
 
 /* From the hook: makes the call, or holds it until it is known whether its group has more. */
 ncclResult_t slr_call_begin(struct slr_call *call);

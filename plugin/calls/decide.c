@@ -14,14 +14,24 @@
 #include "plugin/comm/group_kept.h"
 #include "plugin/util/process.h"
 
-/* 0 when the type is unknown, or when all shards together do not fit an address space. */
-static size_t shard_bytes(const struct slr_call *call, int nranks)
+#define GRAIN                                                                                                          \
+    ((size_t)16) /* bytes, which the device adds at once: shards that are slipring's to choose begin at such */
+
+/* Both 0 when the type is unknown, or when all shards together do not fit an address space. */
+static void measure(struct slr_call *call, size_t nranks)
 {
-    size_t elem = slr_type_bytes(call->type), bytes, all;
-    if (!elem || __builtin_mul_overflow(call->count, elem, &bytes) ||
-        __builtin_mul_overflow(bytes, (size_t)nranks, &all) || all > PTRDIFF_MAX)
-        return 0;
-    return bytes;
+    const struct slr_collective *kind = call->flow->kind;
+    const bool all = kind->sends_all && kind->gets_all; /* then `count` is of all shards */
+    const size_t elem = slr_type_bytes(call->type);
+    size_t bytes, padded;
+    call->shard = call->bytes = 0;
+    if (!elem || __builtin_mul_overflow(call->count, elem, &bytes) || bytes > PTRDIFF_MAX)
+        return;
+    const size_t shard = all ? (bytes / nranks + (bytes % nranks != 0) + GRAIN - 1) / GRAIN * GRAIN : bytes;
+    if (__builtin_mul_overflow(shard, nranks, &padded) || padded > PTRDIFF_MAX)
+        return;
+    call->shard = shard;
+    call->bytes = all ? bytes : padded;
 }
 
 /* In doubt it captures: a captured gather that the ring took would move data once and never again.
@@ -42,7 +52,7 @@ void slr_call_decided(struct slr_call *call)
 enum slr_reason slr_call_identify(struct slr_call *call)
 {
     struct slr_comm *c = call->comm = slr_comm_find(call->nccl);
-    call->shard = shard_bytes(call, c ? c->nranks : 1);
+    measure(call, c ? (size_t)c->nranks : 1);
     return c ? c->pass : SLR_R_NOT_TRACKED;
 }
 
@@ -68,12 +78,6 @@ static enum slr_reason here(struct slr_call *call)
     return SLR_R_RING;
 }
 
-/* Gathered or sent by all ranks. */
-static size_t bytes_of(const struct slr_call *call)
-{
-    return call->shard * (size_t)(call->comm ? call->comm->nranks : 1);
-}
-
 /* Smaller ones are tried where calls are the ring's until they have been. */
 static size_t least(const struct slr_call *call)
 {
@@ -97,13 +101,13 @@ enum slr_reason slr_call_decide(struct slr_call *call)
         why = flow->may(call);
     if (why == SLR_R_RING)
         why = slr_call_arguments(call);
-    if (why == SLR_R_RING && bytes_of(call) < least(call))
+    if (why == SLR_R_RING && call->bytes < least(call))
         why = SLR_R_TOO_SMALL;
     if (why == SLR_R_RING)
         why = here(call);
     /* Below it calls come here or not by what has been chosen until now, which ranks that capture at different times do
      * not agree about; no such capture is the ring's, nor counted. */
-    if (why == SLR_R_CAPTURE && bytes_of(call) < slr_get(SLR_S_MIN_BYTES))
+    if (why == SLR_R_CAPTURE && call->bytes < slr_get(SLR_S_MIN_BYTES))
         why = SLR_R_TOO_SMALL;
     if (why == SLR_R_RING && connects_nccl(call))
         why = SLR_R_NCCL_FIRST;
@@ -150,7 +154,7 @@ static void say_caller(struct slr_call *call, enum slr_reason why, uint64_t key)
 void slr_call_note(struct slr_call *call, enum slr_reason why)
 {
     if (why != SLR_R_GRAPH) /* its replays are counted */
-        slr_count_call(call->flow->kind, bytes_of(call), why);
+        slr_count_call(call->flow->kind, call->bytes, why);
     /* One line for each shape and reason of a communicator; slr_log_first() keeps only the hash. */
     uint64_t key = key_of(call, why);
     if (!slr_log_enabled(SLR_LOG_INFO))
@@ -166,5 +170,5 @@ bool slr_call_nvtx(const struct slr_call *call)
     char what[64] = "ring";
     if (call->why != SLR_R_RING)
         snprintf(what, sizeof what, "pass: %s", slr_reason_name(call->why));
-    return slr_nvtx_begin(call->flow->kind->words, what, bytes_of(call));
+    return slr_nvtx_begin(call->flow->kind->words, what, call->bytes);
 }

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* An all-gather or a reduce-scatter as the application called it, with what slipring has found out and
- * decided about it. */
+/* A call of a collective as the application made it, with what slipring has found out and decided about it. */
 #ifndef SLR_PLUGIN_COMM_CALL_H
 #define SLR_PLUGIN_COMM_CALL_H
 
@@ -60,6 +59,7 @@ struct slr_call {
     CUstream stream;
     struct slr_comm *comm;    /* NULL: not tracked */
     size_t shard;             /* bytes of one rank's shard; 0 if the type is unknown or the size overflows */
+    size_t bytes;             /* of all ranks' shards; of an all-reduce the last ones may be shorter, or empty */
     uint32_t passed_alone;    /* what this rank had left to NCCL before it: passed_alone.h */
     uint64_t number;          /* among the communicator's moved calls, from 1 */
     uint64_t passed;          /* among its calls that stay with NCCL, from 1; 0: it is none of them */
@@ -75,11 +75,13 @@ struct slr_call {
     struct slr_compared compared;
 };
 
-/* NCCL's in-place: the smaller buffer is this rank's shard of the larger one. */
+/* NCCL's in-place: both buffers are one, or the smaller is this rank's shard of the larger one. */
 static inline bool slr_call_in_place(const struct slr_call *call)
 {
     const bool sends_all = call->flow->kind->sends_all;
     const char *all = sends_all ? call->send : call->recv, *own = sends_all ? call->recv : call->send;
+    if (sends_all && call->flow->kind->gets_all)
+        return own == all;
     return call->comm && own == all + (size_t)call->comm->rank * call->shard;
 }
 

@@ -89,7 +89,7 @@ struct slr_post {
     uint64_t gpu;                   /* a hash of its model's name */
     uint64_t floor;                 /* gathered bytes from which on it would try the ring (trials/find.c) */
     uint32_t captures;              /* it could take gathers into CUDA graphs (connect/connect.h) */
-    uint32_t sums;                  /* it could add, for reduce-scatters (connect/connect.h) */
+    uint32_t sums;                  /* SLR_SUMS_...: whether it can add (connect/connect.h) */
     uint32_t tries;                 /* rounds in which it would try ways (trials.h); 0: none */
     /* connect.h */
     _Atomic uint64_t link; /* how far it has connected */

@@ -117,7 +117,7 @@ void slr_graphs_try(struct slr_comm *c)
 
 /* ---- sums ----
  *
- * The device code that adds (kernels/scatter.h), for reduce-scatters: loaded when a communicator is made,
+ * The device code that adds (kernels/scatter.h), for reduce-scatters and all-reduces: loaded when a communicator is made,
  * once in a process for each device. Loading may wait for all that the device has been given; so may
  * what NCCL does at that time. At the first reduce-scatter it could wait for a peer that waits for
  * this rank. */
@@ -131,15 +131,23 @@ static struct loaded {
 
 static bool sums_wanted(void)
 {
-    return slr_get(SLR_S_REDUCE_SCATTER) != 0;
+    return slr_get(SLR_S_REDUCE_SCATTER) != 0 || slr_get(SLR_S_ALL_REDUCE) != 0;
 }
 
 bool slr_sums_all_can(const struct slr_comm *c)
 {
     for (int r = 0; r < c->nranks; r++)
-        if (!c->shared.control->post[r].sums)
+        if (!(c->shared.control->post[r].sums & SLR_SUMS_CAN))
             return false;
     return true;
+}
+
+bool slr_sums_any_strict(const struct slr_comm *c)
+{
+    for (int r = 0; r < c->nranks; r++)
+        if (c->shared.control->post[r].sums & SLR_SUMS_STRICT)
+            return true;
+    return false;
 }
 
 static struct loaded *of(const struct slr_comm *c)
@@ -147,7 +155,7 @@ static struct loaded *of(const struct slr_comm *c)
     return c->shared.device >= 0 && c->shared.device < DEVICES ? &loaded[c->shared.device] : NULL;
 }
 
-bool slr_sums_load(struct slr_comm *c)
+static bool load(struct slr_comm *c)
 {
     struct loaded *l = of(c);
     if (!sums_wanted() || !l || slr_shared_enter(&c->shared) != SLR_OK)
@@ -161,9 +169,15 @@ bool slr_sums_load(struct slr_comm *c)
     pthread_mutex_unlock(&l->lock);
     slr_shared_leave();
     if (s != SLR_OK)
-        slr_log(SLR_LOG_WARN, "sums_off", "comm=%s crank=%d status=%s msg=%s", c->name, c->rank, slr_status_name(s),
-                "reduce-scatters stay with NCCL on all ranks: the driver did not take the code that adds");
+        slr_log(
+            SLR_LOG_WARN, "sums_off", "comm=%s crank=%d status=%s msg=%s", c->name, c->rank, slr_status_name(s),
+            "reduce-scatters and all-reduces stay with NCCL on all ranks: the driver did not take the code that adds");
     return s == SLR_OK;
+}
+
+uint32_t slr_sums_post(struct slr_comm *c)
+{
+    return (load(c) ? SLR_SUMS_CAN : 0u) | (slr_get(SLR_S_STRICT) ? SLR_SUMS_STRICT : 0u);
 }
 
 const struct slr_reduce *slr_sums_of(const struct slr_comm *c)

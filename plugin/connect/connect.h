@@ -162,13 +162,15 @@ void slr_graphs_missed(void);
 /* A step of connecting: the communicator's context is entered, its streams and staging are there. */
 void slr_graphs_try(struct slr_comm *c);
 
-/* The device code that adds (kernels/scatter.h), for reduce-scatters. */
+/* The device code that adds (kernels/scatter.h), for reduce-scatters and all-reduces. */
+enum { SLR_SUMS_CAN = 1, SLR_SUMS_STRICT = 2 }; /* it has the code; its sums are to be NCCL's (SLIPRING_STRICT) */
 
-/* While the ranks agree: whether this rank can, for its post. */
-bool slr_sums_load(struct slr_comm *c);
+/* While the ranks agree: what this rank posts of it. */
+uint32_t slr_sums_post(struct slr_comm *c);
 
-/* All ranks have posted that they can. */
+/* All ranks have posted that they can; some rank that its all-reduces are to be NCCL's. Equal on all ranks. */
 bool slr_sums_all_can(const struct slr_comm *c);
+bool slr_sums_any_strict(const struct slr_comm *c);
 
 /* The code of the communicator's device, when slr_sums_all_can(). */
 const struct slr_reduce *slr_sums_of(const struct slr_comm *c);

@@ -35,9 +35,9 @@ struct slr_recorded_gather {
     int rank;
     const void *send;
     void *recv;
-    size_t shard;
-    uint64_t block[2]; /* that are held and registered: of `send` and `recv`; 0: none */
-    CUgraphNode under; /* the graph's node that it came with, as a part of a child; NULL: the graph's own */
+    size_t shard, bytes; /* of all that is moved */
+    uint64_t block[2];   /* that are held and registered: of `send` and `recv`; 0: none */
+    CUgraphNode under;   /* the graph's node that it came with, as a part of a child; NULL: the graph's own */
     const struct slr_flow *flow;
     bool grouped; /* captured in a group, at whose end it is recorded */
     bool fused;   /* its GEMM is in parts */

@@ -121,12 +121,18 @@ static void add_gathers(struct text *t, const struct slr_totals *n)
         append(t, ", %llu GEMMs ran in parts behind them", (unsigned long long)n->fused);
 }
 
+/* Reduce-scatters and all-reduces. */
 static void add_scatters(struct text *t, const struct slr_totals *n)
 {
-    append(t, "%llu of %llu reduce-scatters went over the ring", (unsigned long long)n->scatters_substituted,
-           (unsigned long long)n->scatters);
+    if (n->scatters > 0)
+        append(t, "%llu of %llu reduce-scatters went over the ring", (unsigned long long)n->scatters_substituted,
+               (unsigned long long)n->scatters);
+    if (n->reduces > 0)
+        append(t, "%s%llu of %llu all-reduces went over the ring", n->scatters > 0 ? "; " : "",
+               (unsigned long long)n->reduces_substituted, (unsigned long long)n->reduces);
     if (n->scatters_fused > 0)
-        append(t, ", %llu as their GEMMs completed the parts", (unsigned long long)n->scatters_fused);
+        append(t, ", %llu %sas their GEMMs completed the parts", (unsigned long long)n->scatters_fused,
+               n->scatters > 0 && n->reduces > 0 ? "of both " : "");
 }
 
 static void add_measured(struct text *t)
@@ -142,16 +148,40 @@ static void add_measured(struct text *t)
                (double)C(traced_hidden_ns) / 1e6);
 }
 
-/* Why calls stayed with NCCL; where none did, why no GEMM ran in parts. */
+static unsigned long long less(unsigned long long a, unsigned long long b)
+{
+    return a > b ? a - b : 0; /* another thread may be between counting the one and the other */
+}
+
+/* Whose calls that stayed with NCCL are told of: all-gathers, or what NCCL moved more bytes of, and more than the ring
+ * has moved in all. A barrier by an all-reduce is nothing to do anything about. */
+static int told_of(void)
+{
+    unsigned long long moved = 0, left[SLR_COLLECTIVES];
+    int of = SLR_ALL_GATHER;
+    for (int id = 0; id < SLR_COLLECTIVES; id++) {
+        moved += C(of[id].moved_bytes);
+        left[id] = less(C(of[id].bytes), C(of[id].moved_bytes));
+    }
+    for (int id = 0; id < SLR_COLLECTIVES; id++)
+        of = left[id] > left[of] && left[id] > moved ? id : of;
+    return of;
+}
+
+/* Why calls stayed with NCCL; where no gather did, why no GEMM ran in parts. */
 static void add_why(struct text *t, const struct slr_totals *n)
 {
-    enum slr_reason pass = most(slr_counters.of[SLR_ALL_GATHER].by_reason, SLR_R_NOT_TRACKED, SLR_R_FUSED);
+    const int of = told_of();
+    const unsigned long long passed = less(C(of[of].calls), C(of[of].moved));
+    enum slr_reason pass = most(slr_counters.of[of].by_reason, SLR_R_NOT_TRACKED, SLR_R_FUSED);
     enum slr_reason join = most(slr_counters.of[SLR_ALL_GATHER].by_reason, SLR_R_JOIN_OTHER_OP, SLR_R_COUNT);
-    if (n->passed > 0 && pass != SLR_R_FUSED) {
-        append(t, "; %llu stayed with NCCL, %llu of them for ", (unsigned long long)n->passed,
-               C(of[SLR_ALL_GATHER].by_reason[pass]));
+    if (passed > 0 && pass != SLR_R_FUSED) {
+        append(t, "; %llu %s%sstayed with NCCL, %llu of them for ", passed,
+               of == SLR_ALL_GATHER ? "" : slr_collectives[of].words, of == SLR_ALL_GATHER ? "" : "s ",
+               C(of[of].by_reason[pass]));
         add_reason(t, pass);
-    } else if (n->fused == 0 && n->substituted > 0 && join != SLR_R_COUNT) {
+    }
+    if (n->passed == 0 && n->fused == 0 && n->substituted > 0 && join != SLR_R_COUNT) {
         append(t, "; no GEMM ran in parts, mostly for ");
         add_reason(t, join);
         if (!slr_reason_cure(join))
@@ -165,14 +195,16 @@ const char *slr_closing_text(char *text, size_t size)
     struct slr_totals n;
     slr_counters_total(&n);
     *text = '\0';
-    if (n.calls == 0 && n.scatters == 0 && slr_launched() != SLR_LAUNCHED_RUN)
+    const bool sums = n.scatters > 0 || n.reduces > 0;
+    if (n.calls == 0 && !sums && slr_launched() != SLR_LAUNCHED_RUN)
         return text;
     append(&t, "rank 0: ");
     if (n.calls > 0)
         add_gathers(&t, &n);
-    else if (n.scatters == 0)
-        append(&t, "communicators were made, but ncclAllGather was not called");
-    if (n.scatters > 0) {
+    else if (!sums)
+        append(&t,
+               "communicators were made, but neither ncclAllGather, ncclReduceScatter nor ncclAllReduce was called");
+    if (sums) {
         append(&t, n.calls > 0 ? "; " : "");
         add_scatters(&t, &n);
     }

@@ -85,7 +85,7 @@ static void fill_post(struct slr_comm *c, struct slr_post *post)
     post->device = c->shared.device;
     post->p2p_off = p2p_off();
     post->captures = slr_graphs_may();
-    post->sums = slr_sums_load(c);
+    post->sums = slr_sums_post(c);
     post->tries = slr_trials_prepare(c);
     for (int i = 0; i < SLR_S_COUNT; i++)
         post->settings[i] = slr_setting_rows[i].scope == SLR_SCOPE_UNIFORM ? slr_settings()->num[i] : 0;

@@ -44,7 +44,7 @@
  * communicator in error returns the error anyway, and no healthy one loses a result. It returns what slr_comm_answer
  * says. To calls of others it is as to GEMMs: they return ncclRemoteError.
  *
- * So are all-gathers and reduce-scatters that NCCL has for other reasons, but for their own communicator only, with no
+ * So are calls of collectives.def that NCCL has for other reasons, but for their own communicator only, with no
  * context: NCCL alone would keep them from nothing that another one's gathers hold. A rank that passes a call alone
  * (passed_alone.h) waits in NCCL's first one for peers that have put theirs on the ring, and hears of it here.
  *

@@ -39,6 +39,7 @@ struct pair {
     CUcontext ctx; /* ranks may be threads of one process */
     struct slr_label comm;
     int rank;
+    const struct slr_collective *kind;
     size_t shard;
     int balance; /* right more often than wrong, within bounds */
     /* GEMMs in parts, and those whose parts were sent. A buffer may be used again for what a copy makes: the GEMM has
@@ -61,6 +62,11 @@ static unsigned seen_count;
 static enum { NOT_YET, WATCHING, GIVEN_UP } watch;
 static unsigned unmade; /* UNMADE or more: does not matter any more */
 
+enum slr_scatters slr_scatters_of(const struct slr_collective *kind)
+{
+    return (enum slr_scatters)(kind->gets_all ? slr_get(SLR_S_ALL_REDUCE) : slr_get(SLR_S_REDUCE_SCATTER));
+}
+
 /* ---- what is known; under the lock ---- */
 
 static struct pair *pair_of(uint64_t gemm, CUcontext ctx)
@@ -80,8 +86,13 @@ static void add_pair(const struct slr_call *call, uint64_t gemm)
     if (!pair) /* as good as any */
         pair = &pairs[gemm % PAIRS];
     if (pair->gemm != gemm || pair->ctx != c->shared.ctx || pair->shard != call->shard ||
-        memcmp(&pair->comm, &c->id, sizeof pair->comm) != 0)
-        *pair = (struct pair){.gemm = gemm, .ctx = c->shared.ctx, .comm = c->id, .rank = c->rank, .shard = call->shard};
+        pair->kind != call->flow->kind || memcmp(&pair->comm, &c->id, sizeof pair->comm) != 0)
+        *pair = (struct pair){.gemm = gemm,
+                              .ctx = c->shared.ctx,
+                              .comm = c->id,
+                              .rank = c->rank,
+                              .kind = call->flow->kind,
+                              .shard = call->shard};
     if (pair->balance < SURE)
         pair->balance++;
 }
@@ -129,7 +140,10 @@ void slr_produce_learn(struct slr_call *call)
 {
     struct slr_comm *c = call->comm;
     pthread_mutex_lock(&lock);
-    const struct seen *writer = writer_of(c->shared.ctx, (uintptr_t)call->send, call->shard * (size_t)c->nranks);
+    /* Parts are of equal shards. */
+    const struct seen *writer = call->bytes == call->shard * (size_t)c->nranks
+                                    ? writer_of(c->shared.ctx, (uintptr_t)call->send, call->bytes)
+                                    : NULL;
     if (writer) {
         add_pair(call, writer->gemm);
         const struct pair *pair = pair_of(writer->gemm, c->shared.ctx);
@@ -149,12 +163,11 @@ void slr_produce_right(const struct slr_product *p)
     pthread_mutex_unlock(&lock);
 }
 
-/* The communicator that is expected to send what the GEMM writes, held; NULL: none. */
+/* The communicator that is expected to send what the GEMM writes, held, and what is known of it; NULL: none. */
 static struct slr_comm *expected(const struct slr_gemm *gemm, const struct slr_consumer *what, uint64_t name,
-                                 CUcontext ctx, size_t *shard)
+                                 CUcontext ctx, struct pair *out)
 {
-    struct slr_label id;
-    int rank = -1;
+    *out = (struct pair){.rank = -1};
     pthread_mutex_lock(&lock);
     latest[seen_count++ % LATEST] =
         (struct seen){.what = *what,
@@ -163,13 +176,10 @@ static struct slr_comm *expected(const struct slr_gemm *gemm, const struct slr_c
                       .c = (uintptr_t)gemm->c,
                       .bytes = (size_t)gemm->m * (size_t)gemm->n * slr_gemm_type_bytes(gemm->ctype)};
     const struct pair *pair = pair_of(name, ctx);
-    if (pair && pair->balance > -SURE && !in_vain(pair)) {
-        id = pair->comm;
-        rank = pair->rank;
-        *shard = pair->shard;
-    }
+    if (pair && pair->balance > -SURE && !in_vain(pair))
+        *out = *pair;
     pthread_mutex_unlock(&lock);
-    return rank < 0 ? NULL : slr_comm_find_id(&id, rank);
+    return out->rank < 0 ? NULL : slr_comm_find_id(&out->comm, out->rank);
 }
 
 /* ---- the GEMM ---- */
@@ -183,21 +193,23 @@ static int64_t width(int64_t cols, int64_t blocks, int64_t quantum)
     return up < cols ? up : cols;
 }
 
-/* The peers' shards in the order in which they are sent, and the own one. */
-static unsigned cut(struct slr_product *p, const struct slr_gemm *gemm, int64_t blocks, int64_t quantum)
+/* The peers' shards in the order in which they are sent, and the own one: shard by shard, or `across`, a block of each
+ * in turn. */
+static unsigned cut(struct slr_product *p, const struct slr_gemm *gemm, int64_t blocks, int64_t quantum, bool across)
 {
     const int nranks = p->comm->nranks, rank = p->comm->rank;
-    const int64_t cols = gemm->n / nranks, w = width(cols, blocks, quantum);
+    const int64_t cols = gemm->n / nranks, w = width(cols, blocks, quantum), each = (cols + w - 1) / w;
     const size_t col = (size_t)gemm->m * slr_gemm_type_bytes(gemm->ctype);
-    unsigned n = 0;
-    if ((cols + w - 1) / w * nranks > SLR_PRODUCT_PARTS)
+    const int64_t parts = each * nranks;
+    if (parts > SLR_PRODUCT_PARTS)
         return 0;
-    for (int step = 1; step <= nranks; step++)
-        for (int64_t at = 0; at < cols; at += w)
-            p->part[n++] = (struct slr_scatter_part){.shard = (rank + step) % nranks,
-                                                     .at = (size_t)at * col,
-                                                     .bytes = (size_t)(at + w < cols ? w : cols - at) * col};
-    return n;
+    for (int64_t i = 0; i < parts; i++) {
+        const int64_t step = 1 + (across ? i % nranks : i / each), at = (across ? i / nranks : i % each) * w;
+        p->part[i] = (struct slr_scatter_part){.shard = (rank + (int)step) % nranks,
+                                               .at = (size_t)at * col,
+                                               .bytes = (size_t)(at + w < cols ? w : cols - at) * col};
+    }
+    return (unsigned)parts;
 }
 
 static bool event_at(struct slr_product *p, unsigned i)
@@ -241,18 +253,21 @@ static void note(const struct slr_product *p, const struct slr_gemm *gemm)
 }
 
 /* What is captured is not tried. */
-static uint32_t tried_blocks(struct slr_comm *c, const struct slr_gemm *gemm, CUstream stream, size_t shard,
+static uint32_t tried_blocks(struct slr_comm *c, const struct slr_gemm *gemm, CUstream stream, const struct pair *pair,
                              bool captured)
 {
-    if (slr_get(SLR_S_REDUCE_SCATTER) != SLR_SCATTERS_AUTO)
+    if (slr_scatters_of(pair->kind) != SLR_SCATTERS_AUTO)
         return SLR_TRIALS_BLOCKS;
-    return captured ? slr_trials_blocks_chosen(c, shard, gemm) : slr_trials_blocks(c, shard, gemm, stream);
+    return captured ? slr_trials_blocks_chosen(c, pair->shard, pair->kind, gemm)
+                    : slr_trials_blocks(c, pair->shard, pair->kind, gemm, stream);
 }
 
 /* Of a shard. 0: the GEMM stays whole. */
-static int64_t blocks_of(struct slr_comm *c, const struct slr_gemm *gemm, CUstream stream, size_t shard, bool captured)
+static int64_t blocks_of(struct slr_comm *c, const struct slr_gemm *gemm, CUstream stream, const struct pair *pair,
+                         bool captured)
 {
-    const uint32_t tried = tried_blocks(c, gemm, stream, shard, captured);
+    const size_t shard = pair->shard;
+    const uint32_t tried = tried_blocks(c, gemm, stream, pair, captured);
     const uint64_t set = slr_get(SLR_S_PARTS) / (uint64_t)c->nranks;
     if (set && tried)
         return (int64_t)set;
@@ -286,21 +301,21 @@ static void fill(struct slr_product *p, const struct slr_gemm *gemm, CUstream st
 }
 
 /* Under the communicator's lock. */
-static bool produce(struct slr_comm *c, const struct slr_gemm *gemm, CUstream stream, uint64_t name, size_t shard,
+static bool produce(struct slr_comm *c, const struct slr_gemm *gemm, CUstream stream, const struct pair *pair,
                     int64_t quantum)
 {
     const bool captured = slr_stream_may_capture(stream);
     const size_t most = slr_scatter_most(&c->lane->ring); /* 0: it is being connected */
-    if (most && shard > most)                             /* its parts would not be sent */
+    if (most && pair->shard > most)                       /* its parts would not be sent */
         return false;
-    const int64_t blocks = blocks_of(c, gemm, stream, shard, captured);
+    const int64_t blocks = blocks_of(c, gemm, stream, pair, captured);
     if (!blocks || slr_shared_work_begin(&c->shared) != SLR_OK)
         return false;
     struct slr_product *p = captured ? slr_captured_of(c) : slr_product_of(c);
     bool good = false;
     if (p) {
-        fill(p, gemm, stream, name, shard);
-        p->parts = cut(p, gemm, blocks, quantum);
+        fill(p, gemm, stream, pair->gemm, pair->shard);
+        p->parts = cut(p, gemm, blocks, quantum, pair->kind->gets_all);
         good = put(p, gemm, captured);
     }
     if (good) {
@@ -322,20 +337,20 @@ static bool stays_whole(const struct slr_comm *c, CUstream stream, size_t shard)
 
 bool slr_produce_gemm(struct slr_gemm *gemm, CUstream stream, CUcontext ctx, cublasStatus_t *result)
 {
-    size_t shard = 0;
+    struct pair known;
     if (slr_gemm_describe(gemm) != SLR_R_FUSED)
         return false;
     const struct slr_consumer what = slr_trials_name(gemm, SLR_CONSUMER_C);
     const uint64_t name = slr_consumer_hash(&what);
-    struct slr_comm *c = expected(gemm, &what, name, ctx, &shard);
+    struct slr_comm *c = expected(gemm, &what, name, ctx, &known);
     if (!c)
         return false;
     bool done = false;
     int64_t quantum;
     if (c->shared.ctx == ctx && c->pass == SLR_R_RING && atomic_load(&c->error) == ncclSuccess &&
-        !stays_whole(c, stream, shard) && slr_gemm_blocks(gemm, c->nranks, shard, &quantum)) {
+        !stays_whole(c, stream, known.shard) && slr_gemm_blocks(gemm, c->nranks, known.shard, &quantum)) {
         slr_lane_lock(c->lane);
-        done = produce(c, gemm, stream, name, shard, quantum);
+        done = produce(c, gemm, stream, &known, quantum);
         slr_lane_unlock(c->lane);
         pthread_mutex_lock(&lock);
         wrong(name, ctx); /* until the call comes */

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The folder produce/: GEMMs whose output a reduce-scatter sends. The GEMM comes first, so it has to be
+/* The folder produce/: GEMMs whose output a reduce-scatter or an all-reduce sends. The GEMM comes first, so it has to be
  * known from earlier iterations that the other will follow.
  *
  *   learn    A reduce-scatter of a size and type that the ring could have looks for the GEMM that wrote
  *            what it sends among the latest ones, and so its *pair* is known: the GEMM's sizes, types
  *            and operations, and the shard of a communicator.
  *   expect   A GEMM of a known pair is computed in blocks (kernels/gemm.h), the peers' shards
- *            first and the own one last, beginning with the next rank's, with an event behind each. It is
- *            a product then (product.h).
+ *            first and the own one last, beginning with the next rank's, with an event behind each; for an
+ *            all-reduce a block of every shard in turn, so that the sums of one travel while the next ones are
+ *            computed. It is a product then (product.h).
  *   wrong    The reduce-scatter does not come, or is not the one: the product is dropped, and the GEMM
  *            has been computed in parts: that is all. A pair that is wrong more often than right is not
  *            expected any more, until it has been seen as often again.
@@ -27,7 +28,11 @@
 struct slr_call;
 struct slr_gemm;
 
-enum { SLR_SCATTERS_OFF, SLR_SCATTERS_AUTO, SLR_SCATTERS_ALWAYS }; /* SLIPRING_REDUCE_SCATTER */
+enum slr_scatters { SLR_SCATTERS_OFF, SLR_SCATTERS_AUTO, SLR_SCATTERS_ALWAYS };
+
+struct slr_collective;
+/* Of such a collective: SLIPRING_REDUCE_SCATTER, SLIPRING_ALL_REDUCE. */
+enum slr_scatters slr_scatters_of(const struct slr_collective *kind);
 
 /* For the GEMM hook, with no gather that it consumes, without locks: true: it has been computed, and
  * *result is what the application gets. */

@@ -76,6 +76,7 @@ enum slr_status slr_recording_open(struct slr_recording *x, const struct slr_cal
                                       .send = call->send,
                                       .recv = call->recv,
                                       .shard = call->shard,
+                                      .bytes = call->bytes,
                                       .flow = call->flow,
                                       .grouped = grouped}};
     x->capture = slr_graph_capture(call->stream, &x->graph);

@@ -68,7 +68,7 @@ static enum slr_status prepare(struct slr_comm *c, struct slr_recorded_gather *g
 
 static void count(const struct slr_comm *c, const struct slr_recorded_gather *g, const struct slr_route *route)
 {
-    slr_count_call(g->flow->kind, g->shard * (uint64_t)c->nranks, SLR_R_GRAPH);
+    slr_count_call(g->flow->kind, g->bytes, SLR_R_GRAPH);
     slr_gather_count_routes(c, route);
 }
 

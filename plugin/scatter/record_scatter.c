@@ -70,9 +70,8 @@ static enum slr_status put(struct slr_lane *lane, const struct slr_call *call, s
                            bool first)
 {
     struct slr_comm *c = call->comm;
-    struct slr_product *p = g->grouped ? NULL
-                                       : slr_captured_take(c, (CUdeviceptr)(uintptr_t)call->send,
-                                                           call->shard * (size_t)c->nranks, call->stream);
+    struct slr_product *p =
+        g->grouped ? NULL : slr_captured_take(c, (CUdeviceptr)(uintptr_t)call->send, call->bytes, call->stream);
     g->fused = p && p->elem == slr_type_bytes(call->type); /* parts end between elements of the GEMM's */
     if (g->fused)
         slr_produce_right(p);
@@ -104,13 +103,13 @@ static bool chosen(struct slr_call *call)
 {
     if (!slr_in_group()) /* at whose end it sends what no GEMM has left for it */
         slr_produce_learn(call);
-    return slr_get(SLR_S_REDUCE_SCATTER) != SLR_SCATTERS_AUTO ||
+    return slr_scatters_of(call->flow->kind) != SLR_SCATTERS_AUTO ||
            slr_trials_captured(call->comm, call->shard, call->flow->kind);
 }
 
-static void count(const struct slr_comm *c, const struct slr_recorded_gather *g)
+static void count(const struct slr_recorded_gather *g)
 {
-    slr_count_call(g->flow->kind, g->shard * (uint64_t)c->nranks, SLR_R_GRAPH);
+    slr_count_call(g->flow->kind, g->bytes, SLR_R_GRAPH);
     atomic_fetch_add(&slr_counters.scatters_fused, g->fused);
     atomic_fetch_add(&slr_counters.scatters_produced, g->fused);
 }
@@ -121,14 +120,14 @@ static enum slr_status replay(struct slr_comm *c, struct slr_recorded_gather *g,
     const struct slr_gather scatter = {.plan = g->plan};
     SLR_TRY(slr_shared_work_begin(&c->shared));
     ++c->substituted;
-    slr_ring_scatter_number(&c->lane->ring, &g->plan);
+    slr_ring_scatter_number(&c->lane->ring, &g->plan, g->flow->kind->gets_all);
     enum slr_status s =
         slr_recorded_give(exec, &g->nodes, &c->lane->ring, &scatter, atomic_load(&c->lane->ring.issued));
     if (s == SLR_OK)
         slr_timeline_replay(c, exec, &g->stamps, c->substituted, stream, NULL);
     slr_shared_work_end();
     if (s == SLR_OK)
-        count(c, g);
+        count(g);
     return s;
 }
 

@@ -48,9 +48,10 @@ float slr_scatter_divisor(const struct slr_call *call)
 
 enum slr_reason slr_scatter_may(const struct slr_call *call)
 {
+    const bool all = call->flow->kind->gets_all;
     enum slr_reduce_type type;
-    if (slr_get(SLR_S_REDUCE_SCATTER) == SLR_SCATTERS_OFF)
-        return SLR_R_SCATTER_OFF;
+    if (slr_scatters_of(call->flow->kind) == SLR_SCATTERS_OFF || (all && slr_sums_any_strict(call->comm)))
+        return all ? SLR_R_REDUCE_OFF : SLR_R_SCATTER_OFF;
     if (call->count == 0) /* nothing is asked of the type then */
         return SLR_R_RING;
     return slr_scatter_type(call->type, &type) && (call->op == ncclSum || call->op == ncclAvg) ? SLR_R_RING
@@ -60,14 +61,19 @@ enum slr_reason slr_scatter_may(const struct slr_call *call)
 enum slr_reason slr_scatter_choose(struct slr_call *call)
 {
     slr_produce_learn(call);
-    return slr_get(SLR_S_REDUCE_SCATTER) == SLR_SCATTERS_ALWAYS ? SLR_R_RING : slr_trials_call(call);
+    return slr_scatters_of(call->flow->kind) == SLR_SCATTERS_ALWAYS ? SLR_R_RING : slr_trials_call(call);
+}
+
+static size_t most_of(const struct slr_call *call)
+{
+    return slr_scatter_most(&call->comm->lane->ring);
 }
 
 /* All pieces are put into the streams' queues before the next rank's call may come, when one thread makes the calls of
  * several ranks: more than one piece may not have room there. When connected; uniform. */
 static bool has_room(const struct slr_call *call)
 {
-    const size_t most = slr_scatter_most(&call->comm->lane->ring);
+    const size_t most = most_of(call);
     return call->shard <= most ||
            (call->shard <= MOST_PIECES * most && !slr_shared_any_in_one_process(&call->comm->shared));
 }
@@ -81,23 +87,37 @@ enum slr_reason slr_scatter_can(const struct slr_call *call)
 
 bool slr_scatter_fits(const struct slr_call *call)
 {
-    return call->shard <= slr_scatter_most(&call->comm->lane->ring);
+    return call->shard <= most_of(call);
 }
 
 /* ---- the call ---- */
 
+/* Of each shard what lies from `at` on, `most` bytes at most. */
+static void lengths(const struct slr_call *call, size_t at, size_t most, size_t length[SLR_MAX_RANKS])
+{
+    for (int r = 0; r < call->comm->nranks; r++) {
+        const size_t begin = (size_t)r * call->shard + at, end = begin + most;
+        length[r] = begin >= call->bytes ? 0 : (end < call->bytes ? end : call->bytes) - begin;
+    }
+}
+
 /* Without a product: all is there at the entry, and goes in parts so that copies and sums overlap. */
-static unsigned plain_parts(const struct slr_call *call, size_t bytes, struct slr_scatter_part *part)
+static unsigned plain_parts(const struct slr_call *call, const size_t length[SLR_MAX_RANKS],
+                            struct slr_scatter_part *part)
 {
     const struct slr_comm *c = call->comm;
+    const size_t bytes = length[0]; /* than which none is longer */
     const size_t elem = slr_type_bytes(call->type);
     size_t step = (bytes / elem + SLR_PLAIN_PARTS - 1) / SLR_PLAIN_PARTS * elem;
     unsigned n = 0;
     step = step < LEAST_PART ? LEAST_PART : step;
     for (size_t at = 0; at < bytes; at += step)
-        for (int i = 1; i <= c->nranks; i++)
-            part[n++] = (struct slr_scatter_part){
-                .shard = (c->rank + i) % c->nranks, .at = at, .bytes = at + step < bytes ? step : bytes - at};
+        for (int i = 1; i <= c->nranks; i++) {
+            const int shard = (c->rank + i) % c->nranks;
+            const size_t left = at < length[shard] ? length[shard] - at : 0;
+            if (left)
+                part[n++] = (struct slr_scatter_part){.shard = shard, .at = at, .bytes = step < left ? step : left};
+        }
     return n;
 }
 
@@ -110,7 +130,7 @@ enum slr_status slr_scatter_mark_entry(struct slr_ring *ring, const struct slr_c
 /* All that the slots hold of each shard, then the next of it. Counts the parts. */
 static enum slr_status by_pieces(const struct slr_call *call, struct slr_scatter *all)
 {
-    const size_t most = slr_scatter_most(&call->comm->lane->ring);
+    const size_t most = most_of(call);
     struct slr_scatter_part part[SLR_PLAIN_PARTS * SLR_MAX_RANKS];
     struct slr_scatter s = *all;
     all->parts = 0;
@@ -118,9 +138,11 @@ static enum slr_status by_pieces(const struct slr_call *call, struct slr_scatter
         const size_t bytes = call->shard - at < most ? call->shard - at : most;
         s.send = all->send + at;
         s.recv = all->recv + at;
+        s.all = all->all ? all->all + at : 0;
         s.plan = slr_scatter_plan(bytes);
+        lengths(call, at, bytes, s.length);
         s.part = part;
-        s.parts = plain_parts(call, bytes, part);
+        s.parts = plain_parts(call, s.length, part);
         s.earlier = (int)all->parts / call->comm->nranks;
         SLR_TRY(slr_ring_scatter(&call->comm->lane->ring, &s));
         all->parts += s.parts;
@@ -150,11 +172,24 @@ void slr_scatter_describe(const struct slr_call *call, const struct slr_product 
                               .elem = slr_type_bytes(call->type),
                               .divisor = slr_scatter_divisor(call),
                               .reduce = slr_sums_of(c),
-                              .part = p ? p->part : plain,
-                              .parts = p ? p->parts : plain_parts(call, call->shard, plain)};
+                              .part = p ? p->part : plain};
+    lengths(call, 0, call->shard, s->length);
+    s->parts = p ? p->parts : plain_parts(call, s->length, plain);
+    if (call->flow->kind->gets_all) {
+        s->all = s->recv;
+        s->recv += (size_t)c->rank * call->shard;
+    }
     slr_scatter_type(call->type, &s->type);
     for (int r = 0; r < c->nranks; r++)
         s->arrives[r] = ring->twin && slr_shared_same_process(&c->shared, r) ? ring->twin : ring->slots[c->rank];
+}
+
+/* Of an all-reduce in place that nothing stands before but its GEMM, which is not over yet: so nobody knows that its
+ * output is there, and nobody can use it but who comes behind the call. */
+static bool unseen(const struct slr_call *call, const struct slr_product *p)
+{
+    return p && call->flow->kind->gets_all && call->send == call->recv && !call->verify && slr_real.cuEventQuery &&
+           slr_real.cuEventQuery(p->part[p->parts - 1].done) == CUDA_ERROR_NOT_READY;
 }
 
 static enum slr_status run(const struct slr_call *call, const struct slr_product *p, CUevent before)
@@ -168,6 +203,7 @@ static enum slr_status run(const struct slr_call *call, const struct slr_product
         SLR_TRY(slr_ring_enter_behind(&c->lane->ring, before, false));
     if (p || call->verify) /* NCCL still reads what the result may be written into */
         SLR_TRY(slr_scatter_mark_entry(&c->lane->ring, call, &s));
+    s.early = unseen(call, p);
     SLR_WATCH(begins, call, &w);
     /* Here the stream has come to the call: it stands behind all of the GEMM. */
     slr_timing_mark(c->lane->ring.timing, SLR_TRACK_APP, call->stream);
@@ -185,7 +221,7 @@ static enum slr_status run(const struct slr_call *call, const struct slr_product
 static enum slr_status enqueue(const struct slr_call *call, const struct slr_product *p, CUevent before)
 {
     struct slr_comm *c = call->comm;
-    slr_pending_join(c->lane, SLR_R_JOIN_NEXT_GATHER, "ncclReduceScatter");
+    slr_pending_join(c->lane, SLR_R_JOIN_NEXT_GATHER, call->flow->kind->function);
     SLR_TRY(slr_shared_work_begin(&c->shared));
     enum slr_status s = run(call, p, before);
     slr_shared_work_end();
@@ -197,7 +233,7 @@ static enum slr_status enqueue(const struct slr_call *call, const struct slr_pro
 static ncclResult_t outcome(const struct slr_call *call, enum slr_status s)
 {
     if (s != SLR_OK)
-        slr_comm_fail(call->comm, s, -1, "the reduce-scatter could not be enqueued");
+        slr_comm_fail(call->comm, s, -1, "the sums could not be enqueued");
     slr_comm_look_failed(call->comm);
     return slr_comm_answer(call->comm);
 }
@@ -230,11 +266,10 @@ ncclResult_t slr_scatter_ring(const struct slr_call *call, bool entered)
     if (slr_comm_answer(c) != ncclSuccess)
         return slr_comm_answer(c);
     slr_reach_look();
-    slr_pending_join_stream(call->stream, SLR_R_JOIN_NEXT_GATHER, "ncclReduceScatter");
+    slr_pending_join_stream(call->stream, SLR_R_JOIN_NEXT_GATHER, call->flow->kind->function);
     slr_lane_lock(c->lane);
-    const struct slr_product *p =
-        slr_product_take(c, (CUdeviceptr)(uintptr_t)call->send, call->shard * (size_t)c->nranks,
-                         slr_stream_name(call->stream, false), &before);
+    const struct slr_product *p = slr_product_take(c, (CUdeviceptr)(uintptr_t)call->send, call->bytes,
+                                                   slr_stream_name(call->stream, false), &before);
     if (p)
         slr_produce_right(p);
     /* Parts end between elements of the GEMM's. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The folder scatter/: one reduce-scatter, from the decision to the ring or NCCL (kernels/scatter.h),
- * fused with the GEMM before it where that has left a product (plugin/produce/).
+/* The folder scatter/: one reduce-scatter or all-reduce, from the decision to the ring or NCCL
+ * (kernels/scatter.h), fused with the GEMM before it where that has left a product (plugin/produce/).
  *
  * The decision uses facts that are equal on all ranks (R1), as a gather's does; whether there is a
  * product is this rank's own, and does not enter into it. The stream waits for the result at once: what

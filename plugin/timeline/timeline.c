@@ -194,6 +194,7 @@ void slr_timeline_give_back(struct slr_timeline *timeline, struct slr_timed *m)
 
 void slr_timeline_describe(struct slr_timed *m, const struct slr_call *call)
 {
+    m->what = call->flow->kind;
     m->reason = call->why;
     m->shard = call->shard;
     m->count = call->count;
@@ -228,7 +229,7 @@ struct slr_timing *slr_timeline_expect(struct slr_comm *c, CUstream stream)
     return &timeline->expected->timing;
 }
 
-/* Of a reduce-scatter: the record that the GEMM has begun, or a new one. */
+/* Of a call whose GEMM comes before it: the record that the GEMM has begun, or a new one. */
 static struct slr_timed *expected(struct slr_timeline *timeline, const struct slr_call *call,
                                   const struct slr_timing *gemm)
 {
@@ -391,7 +392,7 @@ static void leaves(const struct slr_call *call)
 
 static void left(const struct slr_call *call, ncclResult_t r)
 {
-    slr_timeline_nccl_end(call->comm, with_nccl, r, call->shard * (size_t)call->comm->nranks);
+    slr_timeline_nccl_end(call->comm, with_nccl, r, call->bytes);
 }
 
 const struct slr_watcher slr_timeline_watcher = {.begins = begins,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Timelines: measuring all-gathers and reduce-scatters on the device (SLIPRING_TRACE). When each copy, wait and GEMM
+/* Timelines: measuring calls of the ring on the device (SLIPRING_TRACE). When each copy, wait and GEMM
  * part of a sampled call began and ended, on one clock for all ranks of the host. docs/tracing.md
  * says what the lines mean.
  *
@@ -29,7 +29,7 @@
  *            open    --pending in the capture no more-->                closed
  *   record   free    --launch of a sampled call--> --launched-->        closed, as above
  *
- * and a captured reduce-scatter likewise.
+ * and a captured reduce-scatter likewise. What is said of reduce-scatters here is so of all-reduces.
  *
  * A reduce-scatter is sent from the parts of a GEMM that comes before it. So a GEMM that is computed in
  * parts before a call whose turn it would be begins a record, which the call goes on with. One that
@@ -91,7 +91,7 @@ struct slr_timed *slr_timeline_other_begin(struct slr_comm *c, const char *func,
                                            ncclDataType_t type, CUstream stream);
 void slr_timeline_nccl_end(struct slr_comm *c, struct slr_timed *timed, ncclResult_t r, size_t bytes);
 
-/* ---- reduce-scatters ----
+/* ---- reduce-scatters and all-reduces ----
  *
  * Under the communicator's lock, the communicator's context current. */
 

@@ -9,6 +9,7 @@
 #include "plugin/timeline/timeline.h"
 #include "plugin/comm/watch.h"
 
+/* SCATTER: of the ring, and its GEMM comes before it: reduce-scatters and all-reduces. */
 enum slr_timed_kind { SLR_TIMED_RING, SLR_TIMED_PASS, SLR_TIMED_OTHER, SLR_TIMED_SCATTER };
 
 /* A measured call: its stamps, and what its lines say besides. */
@@ -18,13 +19,14 @@ struct slr_timed {
     enum slr_timed_kind kind;
     uint64_t number;
     enum slr_reason reason, ended;
-    const char *func; /* SLR_TIMED_OTHER */
+    const char *func;                  /* SLR_TIMED_OTHER */
+    const struct slr_collective *what; /* of a call of the ring's, or one of those that NCCL has */
     size_t shard, count;
     ncclDataType_t type;
     bool in_place;
     CUstream stream;
     const void *send, *recv;
-    uint32_t pieces, chunks;             /* of a reduce-scatter: chunks are its parts */
+    uint32_t pieces, chunks;             /* SLR_TIMED_SCATTER: chunks are its parts */
     unsigned counted;                    /* of its events, in slr_timeline.events */
     unsigned deliveries[SLR_DELIVERIES]; /* peers that got this rank's shard in each way */
 };
@@ -54,7 +56,7 @@ struct slr_timed_capture {
     _Atomic bool closed;
 };
 
-/* What the lines say of an all-gather, or a reduce-scatter. */
+/* What the lines say of a call of the ring's. */
 void slr_timeline_describe(struct slr_timed *m, const struct slr_call *call);
 void slr_timeline_deliveries(struct slr_timed *m, const struct slr_comm *c, const struct slr_route *route);
 

@@ -83,9 +83,9 @@ static bool brings(const struct slr_timed_span *s)
     return s->kind == SLR_SPAN_OWN || s->kind == SLR_SPAN_NCCL || (s->track == SLR_TRACK_PULL && s->peer >= 0);
 }
 
-/* The GEMM, and what the ring's streams wait for before the call, are not the reduce-scatter's. It begins
+/* The GEMM, and what the ring's streams wait for before the call, are not the call's. It begins
  * with the first part that travels, or where the application's stream comes to it, and ends with the
- * last sum. The stream stands still from there to its join, behind all of the GEMM. */
+ * last sum, or with the last that is copied. The stream stands still from there to its join, behind all of the GEMM. */
 static void sum_up_scatter(struct reading *r)
 {
     const struct slr_timing *rec = &r->m->timing;
@@ -97,7 +97,7 @@ static void sum_up_scatter(struct reading *r)
         const bool stands = s->track == SLR_TRACK_APP && s->kind == SLR_SPAN_WAIT;
         if ((stands || s->kind == SLR_SPAN_PUSH) && begin < r->begin)
             r->begin = begin;
-        if (s->kind == SLR_SPAN_SUM && end > r->end)
+        if ((s->kind == SLR_SPAN_SUM || s->kind == SLR_SPAN_PULL) && end > r->end)
             r->end = end;
         if (stands)
             r->exposed += end - begin;
@@ -164,14 +164,15 @@ static void write_scatter(const struct reading *r)
 {
     const struct slr_comm *c = r->c;
     const struct slr_timed *m = r->m;
-    slr_log_asked("scatter",
-                  "comm=%s crank=%d call=%llu decision=%s reason=%s shard=%zu count=%zu dtype=%s in_place=%d stream=%p "
-                  "recv=%p send=%p pieces=%u parts=%u begin=%llu end=%llu ended=%s exposed=%llu spans=%u cut=%u "
-                  "error=%llu",
-                  c->name, c->rank, llu(m->number), decision(m), slr_reason_name(m->reason), m->shard, m->count,
-                  slr_type_name(m->type), (int)m->in_place, (void *)m->stream, m->recv, m->send, m->pieces, m->chunks,
-                  llu(r->begin), llu(r->end), m->ended == SLR_R_FUSED ? slr_reason_name(m->ended) : "whole",
-                  llu(r->exposed), m->timing.spans, m->timing.cut, llu(r->error));
+    slr_log_asked(
+        "scatter",
+        "op=%s comm=%s crank=%d call=%llu decision=%s reason=%s shard=%zu count=%zu dtype=%s in_place=%d "
+        "stream=%p recv=%p send=%p pieces=%u parts=%u begin=%llu end=%llu ended=%s exposed=%llu spans=%u cut=%u "
+        "error=%llu",
+        m->what->op, c->name, c->rank, llu(m->number), decision(m), slr_reason_name(m->reason), m->shard, m->count,
+        slr_type_name(m->type), (int)m->in_place, (void *)m->stream, m->recv, m->send, m->pieces, m->chunks,
+        llu(r->begin), llu(r->end), m->ended == SLR_R_FUSED ? slr_reason_name(m->ended) : "whole", llu(r->exposed),
+        m->timing.spans, m->timing.cut, llu(r->error));
 }
 
 static void write_span(const struct reading *r, const struct slr_timed_span *s)

@@ -259,10 +259,11 @@ bool slr_trials_captured(struct slr_comm *c, size_t shard, const struct slr_coll
     return slr_capture_way(t->shared->captured, SLR_TRIAL_SITES, shard, kind, wish);
 }
 
-uint32_t slr_trials_blocks_chosen(const struct slr_comm *c, size_t shard, const struct slr_gemm *gemm)
+uint32_t slr_trials_blocks_chosen(const struct slr_comm *c, size_t shard, const struct slr_collective *kind,
+                                  const struct slr_gemm *gemm)
 {
     const struct slr_trials *t = c->trials;
-    const int site = t ? slr_trials_first_of(t, shard, &slr_collectives[SLR_REDUCE_SCATTER]) : -1;
+    const int site = t ? slr_trials_first_of(t, shard, kind) : -1;
     if (!t || found_of(t, site) != SLR_WAY_RING)
         return 0;
     const struct slr_consumer what = slr_trials_name(gemm, SLR_CONSUMER_C);
@@ -301,10 +302,11 @@ static int next_way(const struct slr_trials *t, uint32_t site, const struct slr_
     return decided_way(t, site, what);
 }
 
-uint32_t slr_trials_blocks(struct slr_comm *c, size_t shard, const struct slr_gemm *gemm, CUstream stream)
+uint32_t slr_trials_blocks(struct slr_comm *c, size_t shard, const struct slr_collective *kind,
+                           const struct slr_gemm *gemm, CUstream stream)
 {
     struct slr_trials *t = c->trials;
-    const int site = t ? slr_trials_peek(t, shard, &slr_collectives[SLR_REDUCE_SCATTER]) : -1;
+    const int site = t ? slr_trials_peek(t, shard, kind) : -1;
     bool measured;
     if (site < 0)
         return 0;

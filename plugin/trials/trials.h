@@ -77,10 +77,12 @@ uint32_t slr_trials_parts(const struct slr_comm *c, const struct slr_gemm *gemm,
  * expected to send: into how many blocks each shard is to be cut. 0: it stays whole. SLR_TRIALS_BLOCKS: as many as the
  * caller likes. Under the communicator's lock. The call's time, if it counts, begins here. */
 #define SLR_TRIALS_BLOCKS UINT32_MAX
-uint32_t slr_trials_blocks(struct slr_comm *c, size_t shard, const struct slr_gemm *gemm, CUstream stream);
+uint32_t slr_trials_blocks(struct slr_comm *c, size_t shard, const struct slr_collective *kind,
+                           const struct slr_gemm *gemm, CUstream stream);
 
 /* The same where nothing is tried (in a capture): by what has been chosen. */
-uint32_t slr_trials_blocks_chosen(const struct slr_comm *c, size_t shard, const struct slr_gemm *gemm);
+uint32_t slr_trials_blocks_chosen(const struct slr_comm *c, size_t shard, const struct slr_collective *kind,
+                                  const struct slr_gemm *gemm);
 
 /* A GEMM has been enqueued on `stream`, as slr_stream_name() calls it, or `aside` by that communicator's ring; perhaps
  * it consumes a gather whose time is being taken. To be called while slr_gemm_watch (base/real.h) has trials. Without

@@ -262,7 +262,7 @@ enum { KEY_TRANS = 8, KEY_TYPE, KEY_GATHERED, KEY_BATCH, KEY_WAY, KEYS = 14 };
 #define OF_GEMMS (1u << KEY_TRANS | 1u << KEY_TYPE | 1u << KEY_GATHERED | 1u << KEY_BATCH)
 #define AT(field) offsetof(struct slr_tune_site, field)
 static const struct slr_tune_key keys[KEYS] = {
-    {"op", false, read_op, AT(kind), "allgather or reducescatter"},
+    {"op", false, read_op, AT(kind), "allgather, reducescatter or allreduce"},
     {"bytes", false, slr_tune_read_sizes, AT(bytes), SLR_TUNE_SIZES_EXPECTED},
     {"ranks", false, slr_tune_read_range, AT(ranks), SLR_TUNE_RANGE_EXPECTED},
     {"gpu", false, read_gpu, AT(gpu), "a word of at most 63 letters"},

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The table of SLIPRING_TUNE_FILE. A rule is one line, for NCCL (docs/tuning.md): which algorithm, protocol and
- * channels it is to use; or for the gathers or the reduce-scatters of a call site (docs/trials.md): which way they go.
+ * channels it is to use; or for a collective's calls of a call site (docs/trials.md): which way they go.
  * The first rule that fits decides. A table is read whole or not at all.
  *
  * Nothing here knows the process's state: the parser is the tool's and the fuzzer's as well. */

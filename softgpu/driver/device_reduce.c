@@ -9,11 +9,11 @@
 #define MAX_RANKS 64
 
 struct arguments { /* as the kernels' one parameter is laid out */
-    uint64_t out, in[MAX_RANKS], count;
+    uint64_t out, also, in[MAX_RANKS], count;
     double factor;
     int32_t ranks;
 };
-_Static_assert(sizeof(struct arguments) == 544, "as in the PTX");
+_Static_assert(sizeof(struct arguments) == 552, "as in the PTX");
 
 enum format { BF16, FP16, FP32 };
 
@@ -45,7 +45,10 @@ static void sum(enum format f, const struct arguments *a)
         for (int r = 1; r < a->ranks; r++)
             total = (float)((double)total +
                             value_at(f, a->in[r], i)); /* one rounding: fp64 has more than twice the digits */
-        put_at(f, a->out, i, a->factor == 1 ? total : (float)(total * a->factor));
+        total = a->factor == 1 ? total : (float)(total * a->factor);
+        put_at(f, a->out, i, total);
+        if (a->also)
+            put_at(f, a->also, i, total);
     }
 }
 
@@ -59,6 +62,8 @@ static unsigned ranges(enum format f, const struct arguments *a, struct softgpu_
             list[n] = (struct softgpu_access){a->in[r], bytes, 1, bytes, 0};
     if (bytes && n++ < max)
         list[n - 1] = (struct softgpu_access){a->out, bytes, 1, bytes, 1};
+    if (bytes && a->also && n++ < max)
+        list[n - 1] = (struct softgpu_access){a->also, bytes, 1, bytes, 1};
     return n;
 }
 

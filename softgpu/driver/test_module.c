@@ -9,10 +9,10 @@ TestSuite(module, .timeout = 60);
 #define ENTRY(name, bytes)                                                                                             \
     ".visible .entry " name "(\n\t.param .align 8 .b8 " name "_param_0[" bytes                                         \
     "]\n)\n.maxntid 512, 1, 1\n{\n\tret;\n}\n"
-static const char known[] = "// a comment\n\n" HEAD ENTRY("slr_reduce_f32", "544") ENTRY("other", "8");
+static const char known[] = "// a comment\n\n" HEAD ENTRY("slr_reduce_f32", "552") ENTRY("other", "8");
 
 struct arguments {
-    CUdeviceptr out, in[64];
+    CUdeviceptr out, also, in[64];
     size_t count;
     double factor;
     int n;
@@ -49,7 +49,7 @@ static CUresult launch(CUfunction f, struct arguments a, unsigned blocks, unsign
 
 static struct arguments two_at(CUdeviceptr out)
 {
-    return (struct arguments){out, {memory, memory + 4096}, 4, 1, 2};
+    return (struct arguments){out, 0, {memory, memory + 4096}, 4, 1, 2};
 }
 
 Test(module, images_that_there_is_no_model_of, .init = setup)
@@ -57,7 +57,7 @@ Test(module, images_that_there_is_no_model_of, .init = setup)
     CUmodule m;
     RC(cuModuleLoadData(&m, "image"), CUDA_ERROR_NO_BINARY_FOR_GPU);
     RC(cuModuleLoadData(&m, HEAD ENTRY("other", "8")), CUDA_ERROR_NO_BINARY_FOR_GPU);
-    RC(cuModuleLoadData(&m, ".version 8.6\n.target sm_100\n" ENTRY("slr_reduce_f32", "544")),
+    RC(cuModuleLoadData(&m, ".version 8.6\n.target sm_100\n" ENTRY("slr_reduce_f32", "552")),
        CUDA_ERROR_NO_BINARY_FOR_GPU);
     RC(cuModuleLoadData(NULL, known), CUDA_ERROR_INVALID_VALUE);
     RC(cuModuleLoadDataEx(&m, known, 1, NULL, NULL), CUDA_ERROR_INVALID_VALUE);

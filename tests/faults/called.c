@@ -196,7 +196,7 @@ static void freed(struct called *h)
     NCCL(enqueue(h));
     mark(h, ENQUEUED);
     CHECK(pthread_create(&thread, NULL, abort_later, h) == 0, "no thread");
-    const ncclResult_t e = ncclAllReduce(h->b.send, h->b.send, ELEMENTS, ncclFloat32, ncclSum, h->r.comm, h->r.stream);
+    const ncclResult_t e = ncclBroadcast(h->b.send, h->b.send, ELEMENTS, ncclFloat32, 0, h->r.comm, h->r.stream);
     CHECK(e != ncclSuccess, "rank %d: NCCL has met a dead rank", h->r.rank);
     pthread_join(thread, NULL);
     player_drain(&h->r, PATIENCE_MS);

@@ -243,6 +243,38 @@ foreach(victim 0 1 2)
     PROCESSES 3 LAUNCH --cont-after 3500 PLAY fault_flight stop-fails ${victim} 256000 scatter)
 endforeach()
 
+# And of all-reduces, in place: while parts are added, and sums are copied, before the GEMM is over.
+foreach(victim 0 2)
+  others(rest 3 ${victim})
+  set(all_reduces --set SLIPRING_REDUCE_SCATTER=always --set SLIPRING_ALL_REDUCE=always)
+  set(slowly --set SOFTGPU_TIMING=1 --set SOFTGPU_LINK_GBS=0.001 --set SOFTGPU_TFLOPS=0.000005)
+  set(killed --end ${victim} kill)
+  run(fault_flight_stop_${victim}_reduce 60 ${fault} ${all_reduces} PROCESSES 3 LAUNCH --cont-after 800
+    PLAY fault_flight stop ${victim} 256000 reduce-in-place)
+  set(said --has "\"event\":\"produced\"")
+  said(said communicator_failed "${rest}" "\"peer\":[012],.*\"status\":\"peer_failed\"")
+  foreach(scenario kill-before kill-between kill-told)
+    run(fault_flight_${scenario}_${victim}_reduce 60 ${fault} ${all_reduces} ${said} PROCESSES 3 LAUNCH ${killed}
+      PLAY fault_flight ${scenario} ${victim} 256000 reduce)
+  endforeach()
+  foreach(after 1 150 300 450 600)
+    run(fault_flight_kill-before_${victim}_reduce_slow_${after} 60 ${fault} ${all_reduces} ${slowly} ${said} PROCESSES 3
+      LAUNCH ${killed} --rank ${victim} FLIGHT_KILL_AFTER=${after} PLAY fault_flight kill-before ${victim} 256000 reduce-in-place)
+  endforeach()
+  foreach(scenario abort abort-ahead)
+    run(fault_flight_${scenario}_${victim}_reduce 60 ${fault} ${all_reduces} --has "communicator_failed.*\"crank\":${victim},.*ncclCommAbort"
+      ${said} PROCESSES 3 PLAY fault_flight ${scenario} ${victim} 256000 reduce-in-place)
+  endforeach()
+  # One rank wants NCCL's sums, so all have them.
+  run(fault_flight_stop_${victim}_reduce_strict 60 ${fault} ${all_reduces} --has "\"op\":\"allreduce\",.*\"crank\":1,.*\"reason\":\"all_reduce_off\""
+    --hasnt "\"event\":\"substitute\",\"op\":\"allreduce\"" PROCESSES 3 LAUNCH --cont-after 800 --rank ${victim} SLIPRING_STRICT=on
+    PLAY fault_flight stop ${victim} 256000 reduce)
+  set(stalled)
+  said(stalled communicator_failed "${rest}" "\"peer\":[012],")
+  run(fault_flight_stop-fails_${victim}_reduce 60 ${fault} ${all_reduces} --set SLIPRING_STALL_TIMEOUT=500ms ${stalled}
+    PROCESSES 3 LAUNCH --cont-after 3500 PLAY fault_flight stop-fails ${victim} 256000 reduce-in-place)
+endforeach()
+
 # 5. The driver refuses: while the communicator connects (calls by slipring: the program has made two allocations and a stream by then) ...
 #    SOFTGPU_FAIL on each rank in turn; everybody passes and everything is exact. The rank says which call failed, and how.
 set(refusals "cuMemAlloc:3+ no_staging" "cuIpcGetMemHandle:1 no_ipc" "cuIpcOpenMemHandle:1 no_ipc" "cuIpcOpenMemHandle:2 no_ipc"

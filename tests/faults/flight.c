@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Gathers in flight, and a rank that goes away, aborts or stops. Or reduce-scatters of what GEMMs make.
+/* Gathers in flight, and a rank that goes away, aborts or stops. Or reduce-scatters, or all-reduces, of what GEMMs make.
  *
- *   flight SCENARIO VICTIM [SHARD_BYTES [scatter]]
+ *   flight SCENARIO VICTIM [SHARD_BYTES [scatter|reduce|reduce-in-place]]
  *
  * In all of them the first gather is complete and exact on every rank (of reduce-scatters the first few, of which a
  * program can be learned). Then
@@ -477,14 +477,13 @@ static const struct {
 
 int main(int argc, char **argv)
 {
-    CHECK(argc >= 3, "usage: flight SCENARIO VICTIM [SHARD_BYTES [scatter]]");
+    CHECK(argc >= 3, "usage: flight SCENARIO VICTIM [SHARD_BYTES [scatter|reduce|reduce-in-place]]");
     static struct flight f; /* static: nothing is lost in the ways that end the process */
     f.r = player_start();
     f.victim = atoi(argv[2]);
     f.is_victim = f.r.rank == f.victim;
     CUDA(cudaStreamCreateWithFlags(&f.r.stream, cudaStreamNonBlocking));
-    moved_make(&f.moved, &f.r, argc > 3 ? strtoull(argv[3], NULL, 0) : 1000003,
-               argc > 4 && strcmp(argv[4], "scatter") == 0);
+    moved_make(&f.moved, &f.r, argc > 3 ? strtoull(argv[3], NULL, 0) : 1000003, argc > 4 ? argv[4] : NULL);
     NCCL(ncclCommInitRank(&f.r.comm, f.r.nranks, f.r.id, f.r.rank));
     first_gathers(&f);
     for (size_t i = 0; i < sizeof scenarios / sizeof *scenarios; i++)

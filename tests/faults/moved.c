@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <string.h>
+
 #include "moved.h"
 
 enum { ROWS = 64, INNER = 4 };
@@ -10,21 +12,25 @@ static float *device(int a, int b)
     return p;
 }
 
-void moved_make(struct moved *v, const struct rank *r, size_t shard, bool scatter)
+void moved_make(struct moved *v, const struct rank *r, size_t shard, const char *what)
 {
-    *v = (struct moved){.scatter = scatter, .m = ROWS, .k = INNER};
-    if (!scatter) {
+    *v = (struct moved){.m = ROWS, .k = INNER};
+    v->in_place = what && !strcmp(what, "reduce-in-place");
+    v->all = v->in_place || (what && !strcmp(what, "reduce"));
+    v->scatter = v->all || (what && !strcmp(what, "scatter"));
+    if (!v->scatter) {
         buffers_make(&v->b, r, shard);
         return;
     }
-    v->cols = (int)(shard / sizeof(float) / ROWS);
-    v->n = v->cols * r->nranks;
+    const int cols = (int)(shard / sizeof(float) / ROWS);
+    v->n = cols * r->nranks;
+    v->got = v->all ? v->n : cols;
     v->a = device(v->m, v->k);
     v->weight = device(v->k, v->n);
     v->c = device(v->m, v->n);
     v->spare = device(v->m, v->n);
     CUDA(cudaMemset(v->spare, 0x7b, (size_t)v->m * (size_t)v->n * sizeof *v->spare));
-    v->recv = device(v->m, v->cols);
+    v->recv = v->in_place ? v->c : device(v->m, v->got);
     v->host = malloc((size_t)v->m * (size_t)v->n * sizeof *v->host);
     CHECK(v->host, "no memory");
     BLAS(cublasCreate(&v->blas));
@@ -50,7 +56,7 @@ void moved_fill(struct moved *v, const struct rank *r, unsigned round)
         return;
     }
     CUDA(cudaMemsetAsync(v->c, 0x7b, (size_t)v->m * (size_t)v->n * sizeof *v->c, r->stream));
-    CUDA(cudaMemsetAsync(v->recv, 0x7b, (size_t)v->m * (size_t)v->cols * sizeof *v->c, r->stream));
+    CUDA(cudaMemsetAsync(v->recv, 0x7b, (size_t)v->m * (size_t)v->got * sizeof *v->c, r->stream));
     load(v, r, round, 0, v->m * v->k, v->a);
     load(v, r, round, 1, v->k * v->n, v->weight);
 }
@@ -69,12 +75,15 @@ ncclResult_t moved_call(struct moved *v, const struct rank *r)
 {
     if (!v->scatter)
         return ncclAllGather(v->b.send, v->b.recv, v->b.shard, ncclInt8, r->comm, r->stream);
-    return ncclReduceScatter(v->c, v->recv, (size_t)v->m * (size_t)v->cols, ncclFloat32, ncclSum, r->comm, r->stream);
+    const size_t count = (size_t)v->m * (size_t)v->got;
+    return (v->all ? ncclAllReduce : ncclReduceScatter)(v->c, v->recv, count, ncclFloat32, ncclSum, r->comm, r->stream);
 }
 
 ncclResult_t moved_again(const struct moved *v, const struct rank *r)
 {
-    const size_t count = (size_t)v->m * (size_t)v->cols;
+    const size_t count = (size_t)v->m * (size_t)v->got;
+    if (v->all)
+        return ncclAllReduce(v->spare, v->spare, count, ncclFloat32, ncclSum, r->comm, r->stream);
     return ncclReduceScatter(v->spare, v->spare + (size_t)r->rank * count, count, ncclFloat32, ncclSum, r->comm,
                              r->stream);
 }
@@ -92,7 +101,7 @@ static int expected(const struct moved *v, const struct rank *r, unsigned round,
 {
     int sum = 0;
     for (int p = 0; p < r->nranks; p++)
-        sum += produced(v, p, round, row, r->rank * v->cols + col);
+        sum += produced(v, p, round, row, (v->all ? 0 : r->rank * v->got) + col);
     return sum;
 }
 
@@ -102,8 +111,8 @@ void moved_check(struct moved *v, const struct rank *r, unsigned round)
         buffers_check(&v->b, r, round);
         return;
     }
-    CUDA(cudaMemcpy(v->host, v->recv, (size_t)v->m * (size_t)v->cols * sizeof(float), cudaMemcpyDeviceToHost));
-    for (int col = 0; col < v->cols; col++)
+    CUDA(cudaMemcpy(v->host, v->recv, (size_t)v->m * (size_t)v->got * sizeof(float), cudaMemcpyDeviceToHost));
+    for (int col = 0; col < v->got; col++)
         for (int row = 0; row < v->m; row++)
             CHECK(v->host[col * v->m + row] == (float)expected(v, r, round, row, col),
                   "rank %d: round %u: element (%d, %d) of the sum is %g, expected %d", r->rank, round, row, col,
@@ -112,7 +121,7 @@ void moved_check(struct moved *v, const struct rank *r, unsigned round)
 
 void moved_check_produced(struct moved *v, const struct rank *r, unsigned round)
 {
-    if (!v->scatter)
+    if (!v->scatter || v->in_place)
         return;
     CUDA(cudaMemcpy(v->host, v->c, (size_t)v->m * (size_t)v->n * sizeof(float), cudaMemcpyDeviceToHost));
     for (int col = 0; col < v->n; col++)

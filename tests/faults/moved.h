@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the ranks of flight.c move: an all-gather of bytes, or the output of a GEMM that is reduced and scattered. Data
- * that every rank can compute by itself. */
+/* What the ranks of flight.c move: an all-gather of bytes, or the output of a GEMM that is reduced, and scattered or
+ * spread, in place or not. Data that every rank can compute by itself. */
 #ifndef TESTS_FAULTS_MOVED_H
 #define TESTS_FAULTS_MOVED_H
 
@@ -10,13 +10,14 @@
 
 struct moved {
     struct buffers b;
-    bool scatter;
-    int m, n, k, cols; /* C is m x n, of which each rank gets `cols` columns of the sum */
+    bool scatter, all, in_place; /* of a GEMM; all of it; to where it is */
+    int m, n, k, got;            /* C is m x n, of whose sum each rank gets `got` columns */
     float *a, *weight, *c, *spare, *recv, *host;
     cublasHandle_t blas;
 };
 
-void moved_make(struct moved *v, const struct rank *r, size_t shard, bool scatter);
+/* `what`: NULL, gather, scatter, reduce, reduce-in-place. */
+void moved_make(struct moved *v, const struct rank *r, size_t shard, const char *what);
 
 /* New data, poison where the result goes; waits for it. */
 void moved_fill(struct moved *v, const struct rank *r, unsigned round);
@@ -28,7 +29,7 @@ ncclResult_t moved_call(struct moved *v, const struct rank *r);
 /* A reduce-scatter of other data, whose result nobody looks at. */
 ncclResult_t moved_again(const struct moved *v, const struct rank *r);
 
-/* The result of round `round`; C as the GEMM leaves it. Wait for nothing that is queued. */
+/* The result of round `round`; C as the GEMM leaves it, where the result goes elsewhere. Wait for nothing that is queued. */
 void moved_check(struct moved *v, const struct rank *r, unsigned round);
 void moved_check_produced(struct moved *v, const struct rank *r, unsigned round);
 

@@ -87,13 +87,14 @@ static void open_device(void)
     printf("%s; kernels loaded in %.0f ms\n\n", name, (now_us() - begin) / 1e3);
 }
 
-static void sum(int type, CUdeviceptr out, const CUdeviceptr *in, int n, size_t count, float divisor, unsigned blocks)
+static void sum(int type, CUdeviceptr out, CUdeviceptr also, const CUdeviceptr *in, int n, size_t count, float divisor,
+                unsigned blocks)
 {
     const void *from[SLR_REDUCE_RANKS];
     for (int r = 0; r < n; r++)
         from[r] = (const void *)in[r];
-    if (slr_reduce(&kernels, stream, (enum slr_reduce_type)type, (void *)out, from, n, count, divisor, blocks) !=
-        SLR_OK) {
+    if (slr_reduce(&kernels, stream, (enum slr_reduce_type)type, (void *)out, (void *)also, from, n, count, divisor,
+                   blocks) != SLR_OK) {
         fprintf(stderr, "reduce: the launch failed\n");
         exit(1);
     }
@@ -116,7 +117,8 @@ static void run_case(const struct reduce_case *c, unsigned char *arena, size_t b
     CHECK(cu.cuMemcpyHtoDAsync(arena_device, arena, bytes, stream));
     for (int r = 0; r < c->n; r++)
         in[r] = arena_device + case_at(c, r);
-    sum(c->type, arena_device + case_at(c, c->n), in, c->n, c->count, c->divisor, c->blocks);
+    sum(c->type, arena_device + case_at(c, c->n), c->also ? arena_device + case_at(c, c->n + 1) : 0, in, c->n, c->count,
+        c->divisor, c->blocks);
     CHECK(cu.cuStreamSynchronize(stream));
     CHECK(cu.cuMemcpyDtoH(arena, arena_device, bytes));
 }
@@ -127,7 +129,8 @@ static void all_cases(int type)
     const char *wrong = case_try_all(type, run_case);
     snprintf(what, sizeof what, "%s, all cases", case_type_names[type]);
     say(!wrong, what, wrong ? wrong : "");
-    struct reduce_case large = {.type = type, .n = 8, .count = quick ? 70001 : 5000011, .divisor = 8, .in_place = 3};
+    struct reduce_case large = {
+        .type = type, .n = 8, .count = quick ? 70001 : 5000011, .divisor = 8, .in_place = 3, .also_at = -1};
     wrong = case_try(&large, run_case);
     snprintf(what, sizeof what, "%s, %zu elements of 8 ranks", case_type_names[type], large.count);
     say(!wrong, what, wrong ? wrong : "");
@@ -163,7 +166,8 @@ static bool repeats(CUdeviceptr m, const void *values, size_t bytes, size_t all)
 static void more_than_four_gib(void)
 {
     const size_t count = (quick ? 0 : (size_t)4096 * PERIOD) + PERIOD + 77, bytes = count * 2, period = PERIOD * 2;
-    struct reduce_case c = {.type = CASE_BF16, .n = 2, .count = PERIOD, .divisor = 1, .span = period, .in_place = -1};
+    struct reduce_case c = {
+        .type = CASE_BF16, .n = 2, .count = PERIOD, .divisor = 1, .span = period, .in_place = -1, .also_at = -1};
     unsigned char *values = malloc(3 * period + CASE_GUARD);
     size_t free_bytes, total;
     CUdeviceptr in[2];
@@ -185,7 +189,7 @@ static void more_than_four_gib(void)
         CHECK(cu.cuMemcpyHtoDAsync(in[r], values + case_at(&c, r), period, stream));
         repeat(in[r], period, bytes);
     }
-    sum(c.type, in[1], in, 2, count, 1, 16);
+    sum(c.type, in[1], 0, in, 2, count, 1, 16);
     CHECK(cu.cuStreamSynchronize(stream));
     say(repeats(in[1], values + case_at(&c, 2), period, bytes), quick ? "many elements" : "more than 2^32 elements",
         "");
@@ -213,7 +217,7 @@ static void same_bits(void)
     CHECK(cu.cuMemAlloc(&out, bytes));
     for (unsigned run = 0; run < 20; run++) {
         CHECK(cu.cuMemsetD8Async(out, 0x55, bytes, stream));
-        sum(CASE_BF16, out, in, N, count, 1, 1 + run * 7);
+        sum(CASE_BF16, out, 0, in, N, count, 1, 1 + run * 7);
         CHECK(cu.cuStreamSynchronize(stream));
         CHECK(cu.cuMemcpyDtoH(run ? again : first, out, bytes));
         same = same && (!run || !memcmp(first, again, bytes));
@@ -241,7 +245,7 @@ static double rate(CUdeviceptr out, const CUdeviceptr *in, int n, size_t bytes, 
         float ms = 0;
         CHECK(cu.cuEventRecord(begin, stream));
         for (int i = 0; i < EACH; i++)
-            sum(CASE_BF16, out, in, n, bytes / 2, 1, blocks);
+            sum(CASE_BF16, out, 0, in, n, bytes / 2, 1, blocks);
         CHECK(cu.cuEventRecord(end, stream));
         CHECK(cu.cuStreamSynchronize(stream));
         CHECK(cu.cuEventElapsedTime(&ms, begin, end));

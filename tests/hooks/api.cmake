@@ -42,9 +42,9 @@ foreach(form "" -DWEAK)
   endif()
 endforeach()
 set(linked ${run_sh} --plain --set SLIPRING_MIN_BYTES=0)
-run(api_linked 60 ${linked} --has "\"event\":\"substitute\"" --hasnt "\"event\":\"pass\"" -- $<TARGET_FILE:api_linked> 2 5000)
+run(api_linked 60 ${linked} --has "\"event\":\"substitute\"" --hasnt "\"event\":\"pass\",\"op\":\"allgather\"" -- $<TARGET_FILE:api_linked> 2 5000)
 run(api_behind 60 ${linked} --hasnt . -- $<TARGET_FILE:api_behind> 2 5000)
-run(api_region_gathers 60 ${linked} --has "\"event\":\"pass\".*\"reason\":\"region\"" --hasnt "\"event\":\"pass\".*\"reason\":\"[^r]"
+run(api_region_gathers 60 ${linked} --has "\"event\":\"pass\".*\"reason\":\"region\"" --hasnt "\"event\":\"pass\",\"op\":\"allgather\".*\"reason\":\"[^r]"
   -- $<TARGET_FILE:api_region> gathers 3)
-run(api_region_gemms 60 ${linked} --has "\"event\":\"joined\".*\"reason\":\"gemm_region\"" --hasnt "\"event\":\"pass\""
+run(api_region_gemms 60 ${linked} --has "\"event\":\"joined\".*\"reason\":\"gemm_region\"" --hasnt "\"event\":\"pass\",\"op\":\"allgather\""
   -- $<TARGET_FILE:api_region> gemms 2)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Who calls: the same programs reach CUDA, NCCL and cuBLAS by other ways than by being linked to the shared libraries.
 set(fuse ../programs/fuse.c LIBS fuse_api ranks)
-set(substituted ${run_sh} --set SLIPRING_MIN_BYTES=0 --has "\"event\":\"substitute\"" --hasnt "\"event\":\"pass\"")
+set(substituted ${run_sh} --set SLIPRING_MIN_BYTES=0 --has "\"event\":\"substitute\"" --hasnt "\"event\":\"pass\",\"op\":\"allgather\"")
 set(fused --has "\"event\":\"fused\"" --hasnt "\"event\":\"joined\"")
 
 # nvcc's default: the runtime is in the program, and reaches the driver by dlopen and cuGetProcAddress.

@@ -77,6 +77,8 @@ static void check_nccl(bool on)
     SEES(ncclCommAbort, "slr_comm_abort", comm);
     SEES(ncclCommGetAsyncError, "slr_comm_get_async_error", comm, NULL);
     SEES(ncclAllGather, "slr_all_gather", NULL, NULL, 1, ncclInt8, comm, NULL);
+    SEES(ncclReduceScatter, "slr_reduce_scatter", NULL, NULL, 1, ncclInt8, ncclSum, comm, NULL);
+    SEES(ncclAllReduce, "slr_all_reduce", NULL, NULL, 1, ncclInt8, ncclSum, comm, NULL);
     /* With a configuration, and what has none of the ring's forms: noticed. */
     SEES(ncclAllGatherConfig, "slr_other_begin", NULL, NULL, 1, ncclInt8, comm, NULL, (void *)&id);
     SEES(ncclReduceConfig, "slr_other_begin", NULL, NULL, 1, ncclInt8, ncclSum, 0, comm, NULL, NULL);

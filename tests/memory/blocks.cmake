@@ -26,7 +26,7 @@ run(memory_churn_nccl 200 ${run_sh} ${small} --set SLIPRING_ALLOC=collective --s
 run(memory_churn_plain 200 ${run_sh} --plain -- ${churn} 2 200 moving)
 
 # Staging memory does not grow with the number of call sites.
-run(memory_sites 120 ${run_sh} --set SLIPRING_MIN_BYTES=0 --has "\"event\":\"substitute\"" --hasnt "\"event\":\"pass\""
+run(memory_sites 120 ${run_sh} --set SLIPRING_MIN_BYTES=0 --has "\"event\":\"substitute\"" --hasnt "\"event\":\"pass\",\"op\":\"allgather\""
   -- $<TARGET_FILE:memory_sites> 2)
 
 # Each case in each mode. out-of-memory has a device of 64 MiB.

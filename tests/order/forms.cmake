@@ -10,9 +10,9 @@ program(forms_order order.c order_event.c order_host.c order_stream.c order_send
 set_source_files_properties(order_thread.c PROPERTIES COMPILE_DEFINITIONS CUDA_API_PER_THREAD_DEFAULT_STREAM)
 
 # ---- order: one test for each case, and the mutants ----
-set(ring_only --has "\"event\":\"substitute\"" --hasnt "\"event\":\"pass\"")
+set(ring_only --has "\"event\":\"substitute\"" --hasnt "\"event\":\"pass\",\"op\":\"allgather\"")
 # Ranks of one process: but for a communicator's first call (nccl_first).
-set(ring_behind_first --has "\"event\":\"substitute\"" --hasnt "\"event\":\"pass\".*\"reason\":\"([^n]|n[^c])")
+set(ring_behind_first --has "\"event\":\"substitute\"" --hasnt "\"event\":\"pass\",\"op\":\"allgather\".*\"reason\":\"([^n]|n[^c])")
 foreach(n 2 3)
   set(cases list-all)
   if(n EQUAL 3)
@@ -162,7 +162,7 @@ foreach(case one-stream several-streams own-streams several-comms mixed other-st
 endforeach()
 run(form_mutant_no_meet 300 MUTANT no_meet ${caught} EACH forms_groups other-stream 3)
 run(form_mutant_no_cross 300 MUTANT no_cross ${caught} EACH forms_groups other-stream-slow 3)
-run(form_groups_empty 90 ${form} --has "\"event\":\"substitute\"" --hasnt "\"event\":\"pass\".*\"reason\":\"(ring|com|nonb|no_)"
+run(form_groups_empty 90 ${form} --has "\"event\":\"substitute\"" --hasnt "\"event\":\"pass\",\"op\":\"allgather\".*\"reason\":\"(ring|com|nonb|no_)"
   -- $<TARGET_FILE:forms_groups> empty)
 run(form_groups_bad-gather-inside 90 ${form} --has "\"event\":\"pass\".*\"reason\":\"bad_argument\"" --has "\"event\":\"substitute\""
   -- $<TARGET_FILE:forms_groups> bad-gather-inside)

@@ -2,7 +2,8 @@
 /* GEMMs and reduce-scatters in every way that programs make them, and in which a guess at what comes next is wrong. All
  * of it is right without slipring, too.
  *
- *   scatter CASE RANKS      RANKS: "3", or "3t": threads of one process, or "4m": two processes of two threads each
+ *   scatter CASE RANKS      RANKS: "3", or "3t": threads of one process, or "4m": two processes of two threads each; with
+ *                           an "a" behind it the calls of most cases are all-reduces
  *   scatter list-LIST       the cases of a list
  */
 #include "scatter.h"
@@ -15,6 +16,7 @@ static const struct scatter_case *const lists[] = {
 static const struct scatter_case *chosen;
 enum { SHARD_FIRST = 1024 };
 static struct rank me;
+static bool all;
 
 static void run(void *one)
 {
@@ -52,13 +54,14 @@ static void body(struct rank *r)
     const int threads = r->arg ? *(const int *)r->arg : 0;
     me = *r;
     if (!threads) {
-        struct world w = {.rank = r->rank, .nranks = r->nranks};
+        struct world w = {.rank = r->rank, .nranks = r->nranks, .all = all};
         run(&w);
         return;
     }
     struct world each[MOST_RANKS];
     for (int i = 0; i < threads; i++)
-        each[i] = (struct world){.rank = r->rank * threads + i, .nranks = r->nranks * threads, .threads = true};
+        each[i] =
+            (struct world){.rank = r->rank * threads + i, .nranks = r->nranks * threads, .threads = true, .all = all};
     on_threads(threads, each, sizeof *each, run);
 }
 
@@ -88,7 +91,8 @@ int main(int argc, char **argv)
         fprintf(stderr, "usage: scatter CASE RANKS | scatter list-LIST\n");
         return 2;
     }
+    all = end[strspn(end, "tm")] == 'a';
     const int processes = *end == 't' ? 1 : *end == 'm' ? 2 : n;
     int threads = n / processes;
-    return forms_run(processes, 110, body, *end ? &threads : NULL);
+    return forms_run(processes, 110, body, threads > 1 ? &threads : NULL);
 }

@@ -37,6 +37,7 @@ struct shape {
 struct world {
     int rank, nranks;
     bool threads;              /* the ranks are threads of one process */
+    bool all;                  /* the calls are all-reduces: every rank gets all shards' sums */
     ncclComm_t comm, reversed; /* `reversed`: the same ranks in the other order */
     cudaStream_t s, side, third;
     cudaStream_t blocking[2]; /* these are not non-blocking */
@@ -50,7 +51,7 @@ struct site {
     struct world *w;
     struct shape shape;
     int n;
-    size_t elem, count, all;                            /* bytes of an element; elements of a shard, and of C */
+    size_t elem, count, all, got;                       /* bytes of an element; elements of a shard, of C, received */
     int scale;                                          /* all values are multiples of it */
     uint8_t *a, *b, *c, *bias, *recv, *spare, *scratch; /* spare, scratch: as large as C */
     float *scalars;
@@ -71,6 +72,11 @@ struct turn {
 void site_open(struct site *t, struct world *w, const struct shape *shape);
 void site_close(struct site *t);
 void site_call(struct site *t, cudaStream_t stream);
+/* The first element of C whose sum this rank gets; it gets `got`. */
+size_t site_first(const struct site *t);
+/* A reduce-scatter of `count` elements for each rank; or an all-reduce of all of them. */
+ncclResult_t world_reduce(struct world *w, const void *send, void *recv, size_t count, ncclDataType_t type,
+                          ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream);
 
 void turn_open(struct turn *u, struct site *t);
 void turn_close(struct turn *u);

@@ -309,7 +309,7 @@ static void read_before(struct turn *u)
     struct world *w = t->w;
     edge(w, 0, w->s, w->third);
     hold(w->third, 8);
-    CUDA(cudaMemcpyAsync(t->scratch, t->recv, t->count * t->elem, cudaMemcpyDeviceToDevice, w->third));
+    CUDA(cudaMemcpyAsync(t->scratch, t->recv, t->got * t->elem, cudaMemcpyDeviceToDevice, w->third));
     site_gemm(t, w->s);
     edge(w, 1, w->third, w->s);
 }
@@ -319,7 +319,7 @@ static void read_between(struct turn *u)
 {
     struct site *t = u->t;
     struct world *w = t->w;
-    CUDA(cudaMemcpyAsync(t->recv, t->spare, t->count * t->elem, cudaMemcpyDeviceToDevice, w->s));
+    CUDA(cudaMemcpyAsync(t->recv, t->spare, t->got * t->elem, cudaMemcpyDeviceToDevice, w->s));
     read_before(u);
 }
 
@@ -329,7 +329,7 @@ void expect_recv_read(struct turn *u)
     turn_expect(u, u->c, 0, t->count, false);
     u->want_scratch = malloc(t->all * t->elem);
     memset(u->want_scratch, 0x7b, t->all * t->elem);
-    for (size_t i = 0; i < t->count; i++)
+    for (size_t i = 0; i < t->got; i++)
         elem_put(t->shape.type, u->want_scratch, i, u->spare[t->w->rank][i]);
 }
 

@@ -43,10 +43,10 @@ static void reader(struct turn *u)
 {
     struct site *t = u->t;
     struct world *w = t->w;
-    CUDA(cudaMemcpyAsync(t->recv, t->spare, t->count * t->elem, cudaMemcpyDeviceToDevice, w->s));
+    CUDA(cudaMemcpyAsync(t->recv, t->spare, t->got * t->elem, cudaMemcpyDeviceToDevice, w->s));
     edge(w, 0, w->s, w->side);
     hold(w->side, 8);
-    CUDA(cudaMemcpyAsync(t->scratch, t->recv, t->count * t->elem, cudaMemcpyDeviceToDevice, w->side));
+    CUDA(cudaMemcpyAsync(t->scratch, t->recv, t->got * t->elem, cudaMemcpyDeviceToDevice, w->side));
     site_gemm(t, w->s);
     edge(w, 1, w->s, w->side);
 }
@@ -67,7 +67,7 @@ static void send_other(struct turn *u)
 {
     struct site *t = u->t;
     struct world *w = t->w;
-    NCCL(ncclReduceScatter(t->scratch, t->recv, t->count, nccl_type(t->shape.type), ncclSum, w->comm, w->side));
+    NCCL(world_reduce(w, t->scratch, t->recv, t->count, nccl_type(t->shape.type), ncclSum, w->comm, w->side));
     edge(w, 3, w->side, w->s);
 }
 

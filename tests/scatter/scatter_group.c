@@ -110,7 +110,8 @@ static void comms(struct groups *g)
     gemms(g);
     NCCL(ncclGroupStart());
     site_call(t, g->w->s);
-    NCCL(ncclReduceScatter(t->spare, t->scratch, t->count, nccl_type(t->shape.type), ncclSum, g->w->reversed, g->w->s));
+    NCCL(
+        world_reduce(t->w, t->spare, t->scratch, t->count, nccl_type(t->shape.type), ncclSum, g->w->reversed, g->w->s));
     NCCL(ncclGroupEnd());
 }
 

@@ -61,7 +61,7 @@ static void expect_none(struct turn *u)
 
 static ncclResult_t scatter(struct turn *u, const uint8_t *from, size_t count, ncclRedOp_t op, ncclComm_t comm)
 {
-    return ncclReduceScatter(from, u->t->recv, count, nccl_type(u->t->shape.type), op, comm, u->t->w->s);
+    return world_reduce(u->t->w, from, u->t->recv, count, nccl_type(u->t->shape.type), op, comm, u->t->w->s);
 }
 
 static void other_buffer(struct turn *u)
@@ -106,8 +106,8 @@ static void expect_most(struct turn *u)
 {
     const struct site *t = u->t;
     turn_expect(u, u->c, 0, t->count, false);
-    for (size_t i = 0; i < t->count; i++) {
-        const size_t at = (size_t)t->w->rank * t->count + i;
+    for (size_t i = 0; i < t->got; i++) {
+        const size_t at = site_first(t) + i;
         int most = u->c[0][at];
         for (int r = 1; r < t->w->nranks; r++)
             most = u->c[r][at] > most ? u->c[r][at] : most;
@@ -119,7 +119,7 @@ static void expect_most(struct turn *u)
 static void other_type(struct turn *u)
 {
     const struct site *t = u->t;
-    NCCL(ncclReduceScatter(t->c, t->recv, t->count * t->elem, ncclUint8, ncclSum, t->w->comm, t->w->s));
+    NCCL(world_reduce(t->w, t->c, t->recv, t->count * t->elem, ncclUint8, ncclSum, t->w->comm, t->w->s));
 }
 
 static void expect_bytes(struct turn *u)
@@ -127,10 +127,10 @@ static void expect_bytes(struct turn *u)
     const struct site *t = u->t;
     uint8_t one[4];
     turn_expect(u, u->c, 0, t->count, false);
-    memset(u->want_recv, 0, t->count * t->elem);
+    memset(u->want_recv, 0, t->got * t->elem);
     for (int r = 0; r < t->w->nranks; r++)
-        for (size_t i = 0; i < t->count; i++) {
-            elem_put(t->shape.type, one, 0, u->c[r][(size_t)t->w->rank * t->count + i]);
+        for (size_t i = 0; i < t->got; i++) {
+            elem_put(t->shape.type, one, 0, u->c[r][site_first(t) + i]);
             for (size_t b = 0; b < t->elem; b++)
                 u->want_recv[i * t->elem + b] = (uint8_t)(u->want_recv[i * t->elem + b] + one[b]);
         }
@@ -170,15 +170,15 @@ static void twice(struct turn *u)
 static void as_fp32(struct turn *u)
 {
     const struct site *t = u->t;
-    NCCL(ncclReduceScatter(t->c, t->recv, t->count / 2, ncclFloat32, ncclSum, t->w->comm, t->w->s));
+    NCCL(world_reduce(t->w, t->c, t->recv, t->count / 2, ncclFloat32, ncclSum, t->w->comm, t->w->s));
 }
 
 static void expect_fp32(struct turn *u)
 {
     const struct site *t = u->t;
     turn_expect(u, u->c, 0, 0, false);
-    for (size_t i = 0; i < t->count / 2; i++) {
-        const size_t at = (size_t)t->w->rank * t->count + 2 * i;
+    for (size_t i = 0; i < t->got / 2; i++) {
+        const size_t at = site_first(t) + 2 * i;
         float sum = 0;
         for (int r = 0; r < t->w->nranks; r++) {
             float value;
@@ -194,17 +194,17 @@ static void expect_fp32(struct turn *u)
 static void as_bf16(struct turn *u)
 {
     const struct site *t = u->t;
-    NCCL(ncclReduceScatter(t->c, t->recv, t->count * 2, ncclBfloat16, ncclSum, t->w->comm, t->w->s));
+    NCCL(world_reduce(t->w, t->c, t->recv, t->count * 2, ncclBfloat16, ncclSum, t->w->comm, t->w->s));
 }
 
 static void expect_bf16(struct turn *u)
 {
     const struct site *t = u->t;
     turn_expect(u, u->c, 0, 0, false);
-    for (size_t i = 0; i < t->count; i++) {
+    for (size_t i = 0; i < t->got; i++) {
         int sum = 0;
         for (int r = 0; r < t->w->nranks; r++)
-            sum += u->c[r][(size_t)t->w->rank * t->count + i];
+            sum += u->c[r][site_first(t) + i];
         elem_put(BF16, u->want_recv, 2 * i, 0);
         elem_put(BF16, u->want_recv, 2 * i + 1, sum);
     }

@@ -15,7 +15,7 @@ struct look {
 
 static size_t part(const struct turn *u)
 {
-    return u->t->count * u->t->elem;
+    return u->t->got * u->t->elem;
 }
 
 static void to_host(struct turn *u, const void *from, cudaStream_t stream)
@@ -124,22 +124,43 @@ static void copied_first(struct turn *u)
     to_host(u, t->scratch, t->w->s);
 }
 
-/* What was received is gathered: rank 0's part is everybody's first, the own one is looked at. */
+/* The own shard of what was received, and where a gather into `scratch` puts it. */
+static size_t own_bytes(const struct site *t)
+{
+    return t->count * t->elem;
+}
+
+static uint8_t *own_received(const struct site *t)
+{
+    return t->recv + (t->w->all ? (size_t)t->w->rank * own_bytes(t) : 0);
+}
+
+static uint8_t *own_gathered(const struct site *t)
+{
+    return t->scratch + (size_t)t->w->rank * own_bytes(t);
+}
+
+/* Of an all-reduce all that the ranks have gathered is what each has received. */
+static void look_gathered(struct turn *u)
+{
+    to_host(u, u->t->w->all ? u->t->scratch : own_gathered(u->t), u->t->w->s);
+}
+
 static void gathered(struct turn *u)
 {
     struct site *t = u->t;
-    NCCL(ncclAllGather(t->recv, t->scratch, t->count, nccl_type(t->shape.type), t->w->comm, t->w->s));
-    to_host(u, t->scratch + (size_t)t->w->rank * part(u), t->w->s);
+    NCCL(ncclAllGather(own_received(t), t->scratch, t->count, nccl_type(t->shape.type), t->w->comm, t->w->s));
+    look_gathered(u);
 }
 
 static void gathered_in_place(struct turn *u)
 {
     struct site *t = u->t;
-    uint8_t *own = t->scratch + (size_t)t->w->rank * part(u);
-    CUDA(cudaMemcpyAsync(own, t->recv, part(u), cudaMemcpyDeviceToDevice, t->w->s));
+    uint8_t *own = own_gathered(t);
+    CUDA(cudaMemcpyAsync(own, own_received(t), own_bytes(t), cudaMemcpyDeviceToDevice, t->w->s));
     NCCL(ncclAllGather(own, t->scratch, t->count, nccl_type(t->shape.type), t->w->comm, t->w->s));
     CUDA(cudaMemsetAsync(t->recv, 0, part(u), t->w->s));
-    to_host(u, own, t->w->s);
+    look_gathered(u);
 }
 
 /* C is complete in the program's buffer, also for who reads it on another stream. */

@@ -170,11 +170,11 @@ static void looks_before(struct turn *u)
 {
     struct site *t = u->t;
     struct world *w = t->w;
-    CUDA(cudaMemcpyAsync(t->recv, t->spare, t->count * t->elem, cudaMemcpyDeviceToDevice, w->s));
+    CUDA(cudaMemcpyAsync(t->recv, t->spare, t->got * t->elem, cudaMemcpyDeviceToDevice, w->s));
     barrier(u);
     edge(w, 0, w->s, w->side);
     late(u, w->side, 8);
-    CUDA(cudaMemcpyAsync(t->scratch, next(u, AT_RECV), t->count * t->elem, cudaMemcpyDefault, w->side));
+    CUDA(cudaMemcpyAsync(t->scratch, next(u, AT_RECV), t->got * t->elem, cudaMemcpyDefault, w->side));
     site_gemm(t, w->s);
 }
 
@@ -200,7 +200,7 @@ static void ends(struct turn *u)
 
 static void expect_before(struct turn *u)
 {
-    expect_scratch(u, u->spare[after(u->t->w)], u->t->count);
+    expect_scratch(u, u->spare[after(u->t->w)], u->t->got);
 }
 
 #define MEET(...) .open = meet_open, .close = meet_close, __VA_ARGS__

@@ -63,9 +63,21 @@ static double expected(uint64_t seed, int times, int nranks, ncclRedOp_t op, siz
 struct one {
     const struct type *type;
     ncclRedOp_t op;
-    size_t count;
+    size_t count; /* of a shard; with `odd` more than that, of all */
     bool in_place;
+    size_t odd; /* of an all-reduce: elements that the ranks do not share alike */
 };
+
+/* Received, and sent. */
+static size_t got(const struct world *w, const struct one *o)
+{
+    return w->all ? o->count * (size_t)w->nranks + o->odd : o->count;
+}
+
+static size_t sent(const struct world *w, const struct one *o)
+{
+    return w->all ? got(w, o) : o->count * (size_t)w->nranks;
+}
 
 static int times_of(const struct world *w, const struct one *o)
 {
@@ -74,15 +86,15 @@ static int times_of(const struct world *w, const struct one *o)
 
 static void check(struct world *w, const struct one *o, uint64_t seed, const uint8_t *have, const char *what)
 {
-    const size_t bytes = o->count * o->type->bytes;
+    const size_t bytes = got(w, o) * o->type->bytes, first = w->all ? 0 : (size_t)w->rank * o->count;
     uint8_t *want = malloc(bytes);
-    for (size_t i = 0; i < o->count; i++)
-        put_value(o->type, want, i, expected(seed, times_of(w, o), w->nranks, o->op, (size_t)w->rank * o->count + i));
+    for (size_t i = 0; i < got(w, o); i++)
+        put_value(o->type, want, i, expected(seed, times_of(w, o), w->nranks, o->op, first + i));
     size_t i = 0;
     while (i < bytes && have[i] == want[i])
         i++;
     EXPECT(i == bytes, "rank %d of %d: %s: %s, %zu elements, operation %d: byte %zu is %#x, expected %#x", w->rank,
-           w->nranks, what, o->type->name, o->count, (int)o->op, i, have[i], want[i]);
+           w->nranks, what, o->type->name, got(w, o), (int)o->op, i, have[i], want[i]);
     free(want);
 }
 
@@ -90,20 +102,23 @@ static void check(struct world *w, const struct one *o, uint64_t seed, const uin
 static void call(struct world *w, const struct one *o, const char *what)
 {
     enum { TIMES = 3 };
-    const size_t part = o->count * o->type->bytes, all = part * (size_t)w->nranks;
+    const size_t part = got(w, o) * o->type->bytes, all = sent(w, o) * o->type->bytes;
     uint8_t *send, *recv, *in, *out;
     CUDA(cudaMalloc((void **)&send, all));
     CUDA(cudaMalloc((void **)&recv, part));
     CUDA(cudaMallocHost((void **)&in, all * TIMES));
     CUDA(cudaMallocHost((void **)&out, part * TIMES));
-    uint8_t *to = o->in_place ? send + part * (size_t)w->rank : recv;
+    uint8_t *to = !o->in_place ? recv : w->all ? send : send + part * (size_t)w->rank;
     const uint64_t seed = ++w->drawn * TIMES;
     for (int n = 0; n < TIMES; n++) {
-        for (size_t i = 0; i < o->count * (size_t)w->nranks; i++)
+        for (size_t i = 0; i < sent(w, o); i++)
             put_value(o->type, in + all * (size_t)n, i, value_of(seed + (uint64_t)n, times_of(w, o), w->rank, i));
         CUDA(cudaMemsetAsync(recv, POISON, part, w->s));
         CUDA(cudaMemcpyAsync(send, in + all * (size_t)n, all, cudaMemcpyHostToDevice, w->s));
-        NCCL(ncclReduceScatter(send, to, o->count, o->type->type, o->op, w->comm, w->s));
+        if (w->all)
+            NCCL(ncclAllReduce(send, to, got(w, o), o->type->type, o->op, w->comm, w->s));
+        else
+            NCCL(ncclReduceScatter(send, to, o->count, o->type->type, o->op, w->comm, w->s));
         CUDA(cudaMemcpyAsync(out + part * (size_t)n, to, part, cudaMemcpyDeviceToHost, w->s));
     }
     CUDA(cudaStreamSynchronize(w->s));
@@ -121,7 +136,20 @@ static void sizes(struct world *w, const struct scatter_case *c)
     for (int t = 0; t < LENGTH(float_types); t++)
         for (int i = 0; i < LENGTH(counts); i++)
             for (int way = 0; way < 4; way++) {
-                const struct one o = {&float_types[t], way & 1 ? ncclAvg : ncclSum, counts[i], way & 2};
+                const struct one o = {&float_types[t], way & 1 ? ncclAvg : ncclSum, counts[i], way & 2, 0};
+                call(w, &o, c->name);
+            }
+}
+
+/* As many elements as no number of ranks divides, so that the last shards are shorter, or empty. */
+static void uneven(struct world *w, const struct scatter_case *c)
+{
+    static const size_t counts[] = {0, 1, 2, 5, 9, 13, 24, 600, 4097, 30001};
+    for (int t = 0; w->all && t < LENGTH(float_types); t++)
+        for (int i = 0; i < LENGTH(counts); i++)
+            for (int way = 0; way < 4; way++) {
+                const struct one o = {&float_types[t], way & 1 ? ncclAvg : ncclSum, counts[i], way & 2,
+                                      1 + (size_t)t * 3};
                 call(w, &o, c->name);
             }
 }
@@ -131,23 +159,23 @@ static void megabytes(struct world *w, const struct scatter_case *c)
     static const size_t counts[] = {(1 << 19) + 3, (1 << 18) - 1};
     for (int t = 0; t < LENGTH(float_types); t++)
         for (int i = 0; i < LENGTH(counts); i++) {
-            const struct one o = {&float_types[t], t ? ncclSum : ncclAvg, counts[i], i};
+            const struct one o = {&float_types[t], t ? ncclSum : ncclAvg, counts[i], i, 0};
             call(w, &o, c->name);
         }
 }
 
 static void empty(struct world *w, const struct scatter_case *c)
 {
-    NCCL(ncclReduceScatter(w->workspace, w->workspace, 0, ncclBfloat16, ncclSum, w->comm, w->s));
+    NCCL(world_reduce(w, w->workspace, w->workspace, 0, ncclBfloat16, ncclSum, w->comm, w->s));
     CUDA(cudaStreamSynchronize(w->s));
-    const struct one o = {&float_types[0], ncclSum, 100, false};
+    const struct one o = {&float_types[0], ncclSum, 100, false, 0};
     call(w, &o, c->name);
 }
 
 /* Many calls, of which the test makes very many (scatter_far), and then none for longer than calls may hang. */
 static void far(struct world *w, const struct scatter_case *c)
 {
-    const struct one o = {&float_types[2], ncclSum, 4099, false};
+    const struct one o = {&float_types[2], ncclSum, 4099, false, 0};
     for (int i = 0; i < 8; i++) {
         call(w, &o, c->name);
         sleep_ms(500);
@@ -163,12 +191,12 @@ static void others(struct world *w, const struct scatter_case *c)
     static const ncclRedOp_t ops[] = {ncclMax, ncclMin, ncclProd};
     for (int t = 0; t < LENGTH(other_types); t++)
         for (int i = 0; i < 1 + LENGTH(ops); i++) {
-            const struct one o = {&other_types[t], i ? ops[i - 1] : ncclSum, 999, i & 1};
+            const struct one o = {&other_types[t], i ? ops[i - 1] : ncclSum, 999, i & 1, 0};
             call(w, &o, c->name);
         }
     for (int t = 0; t < LENGTH(float_types); t++)
         for (int i = 0; i < LENGTH(ops); i++) {
-            const struct one o = {&float_types[t], ops[i], 1001, i & 1};
+            const struct one o = {&float_types[t], ops[i], 1001, i & 1, 0};
             call(w, &o, c->name);
         }
 }
@@ -176,14 +204,14 @@ static void others(struct world *w, const struct scatter_case *c)
 /* More than two slots hold (the test sets small ones), beside what fits. */
 static void beyond(struct world *w, const struct scatter_case *c)
 {
-    const struct one o = {&float_types[0], ncclSum, (256 << 10) + 1, false};
+    const struct one o = {&float_types[0], ncclSum, (256 << 10) + 1, false, 0};
     call(w, &o, c->name);
 }
 
 static void beyond_beside(struct world *w, const struct scatter_case *c)
 {
     for (int i = 0; i < 4; i++) {
-        const struct one o = {&float_types[i % 3], ncclSum, i & 1 ? (256 << 10) + 1 : 700, false};
+        const struct one o = {&float_types[i % 3], ncclSum, i & 1 ? (256 << 10) + 1 : 700, false, 0};
         call(w, &o, c->name);
     }
 }
@@ -197,9 +225,9 @@ static void overflow(struct world *w, const struct scatter_case *c)
     for (int i = 0; i < COUNT * w->nranks; i++)
         host[i] = f32_to_f16(large);
     CUDA(cudaMalloc((void **)&send, sizeof host));
-    CUDA(cudaMalloc((void **)&recv, COUNT * 2));
+    CUDA(cudaMalloc((void **)&recv, sizeof host));
     to_device(send, host, COUNT * 2 * (size_t)w->nranks);
-    NCCL(ncclReduceScatter(send, recv, COUNT, ncclFloat16, ncclSum, w->comm, w->s));
+    NCCL(world_reduce(w, send, recv, COUNT, ncclFloat16, ncclSum, w->comm, w->s));
     CUDA(cudaStreamSynchronize(w->s));
     CUDA(cudaMemcpy(host, recv, COUNT * 2, cudaMemcpyDeviceToHost));
     const float want = w->nranks == 2 ? 0 : 60000;
@@ -212,6 +240,7 @@ static void overflow(struct world *w, const struct scatter_case *c)
 
 const struct scatter_case plain_cases[] = {{.name = "sizes", .list = "plain", .body = sizes},
                                            {.name = "megabytes", .list = "plain", .body = megabytes},
+                                           {.name = "uneven", .list = "all-sizes", .body = uneven},
                                            {.name = "empty", .list = "plain", .body = empty},
                                            {.name = "overflow", .list = "plain", .body = overflow, .ranks = 3},
                                            {.name = "others", .list = "nccl", .body = others},

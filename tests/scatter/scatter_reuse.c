@@ -8,10 +8,10 @@ static void read_on(struct turn *u, cudaStream_t stream)
 {
     struct site *t = u->t;
     struct world *w = t->w;
-    CUDA(cudaMemcpyAsync(t->recv, t->spare, t->count * t->elem, cudaMemcpyDeviceToDevice, w->s));
+    CUDA(cudaMemcpyAsync(t->recv, t->spare, t->got * t->elem, cudaMemcpyDeviceToDevice, w->s));
     edge(w, 0, w->s, stream);
     hold(stream, 8);
-    CUDA(cudaMemcpyAsync(t->scratch, t->recv, t->count * t->elem, cudaMemcpyDeviceToDevice, stream));
+    CUDA(cudaMemcpyAsync(t->scratch, t->recv, t->got * t->elem, cudaMemcpyDeviceToDevice, stream));
 }
 
 static void expect_read(struct turn *u)
@@ -20,7 +20,7 @@ static void expect_read(struct turn *u)
     turn_expect(u, u->c, 0, t->count, false);
     u->want_scratch = malloc(t->all * t->elem);
     memset(u->want_scratch, 0x7b, t->all * t->elem);
-    for (size_t i = 0; i < t->count; i++)
+    for (size_t i = 0; i < t->got; i++)
         elem_put(t->shape.type, u->want_scratch, i, u->spare[t->w->rank][i]);
 }
 
@@ -169,7 +169,7 @@ static void send_scratch(struct turn *u)
 {
     struct site *t = u->t;
     struct world *w = t->w;
-    NCCL(ncclReduceScatter(t->scratch, t->recv, t->count, nccl_type(t->shape.type), ncclSum, w->comm, w->side));
+    NCCL(world_reduce(w, t->scratch, t->recv, t->count, nccl_type(t->shape.type), ncclSum, w->comm, w->side));
     edge(w, 3, w->side, w->s);
 }
 
@@ -206,10 +206,10 @@ static void reduced_elsewhere(struct turn *u)
 {
     struct site *t = u->t;
     struct world *w = t->w;
-    CUDA(cudaMemcpyAsync(t->recv, t->spare, t->count * t->elem, cudaMemcpyDeviceToDevice, w->s));
+    CUDA(cudaMemcpyAsync(t->recv, t->spare, t->got * t->elem, cudaMemcpyDeviceToDevice, w->s));
     edge(w, 0, w->s, w->third);
     hold(w->third, 8);
-    NCCL(ncclBroadcast(t->recv, t->scratch, t->count, nccl_type(t->shape.type), 0, w->comm, w->third));
+    NCCL(ncclBroadcast(t->recv, t->scratch, t->got, nccl_type(t->shape.type), 0, w->comm, w->third));
     site_gemm(t, w->s);
 }
 
@@ -217,7 +217,7 @@ static void expect_broadcast(struct turn *u)
 {
     struct site *t = u->t;
     expect_read(u);
-    for (size_t i = 0; i < t->count; i++)
+    for (size_t i = 0; i < t->got; i++)
         elem_put(t->shape.type, u->want_scratch, i, u->spare[0][i]);
 }
 
@@ -227,7 +227,7 @@ static void gather_recv(struct turn *u, cudaStream_t stream)
 {
     struct site *t = u->t;
     struct world *w = t->w;
-    CUDA(cudaMemcpyAsync(t->recv, t->spare, t->count * t->elem, cudaMemcpyDeviceToDevice, w->s));
+    CUDA(cudaMemcpyAsync(t->recv, t->spare, t->got * t->elem, cudaMemcpyDeviceToDevice, w->s));
     if (stream != w->s)
         edge(w, 2, w->s, stream);
     NCCL(ncclAllGather(t->recv, t->scratch, t->count, nccl_type(t->shape.type), w->reversed, stream));
@@ -316,7 +316,7 @@ static void expect_gathered(struct turn *u)
 static void send_gathered(struct turn *u)
 {
     struct site *t = u->t;
-    NCCL(ncclReduceScatter(t->scratch, t->recv, t->count, nccl_type(t->shape.type), ncclSum, t->w->comm, t->w->s));
+    NCCL(world_reduce(t->w, t->scratch, t->recv, t->count, nccl_type(t->shape.type), ncclSum, t->w->comm, t->w->s));
 }
 
 static void expect_gathered_sum(struct turn *u)
@@ -369,7 +369,7 @@ static void two_comms(struct turn *u)
     other.shape.k = t->shape.cols;
     other.c = t->scratch;
     site_gemm(&other, w->s);
-    NCCL(ncclReduceScatter(t->scratch, t->recv, t->count, nccl_type(t->shape.type), ncclSum, w->reversed, w->s));
+    NCCL(world_reduce(w, t->scratch, t->recv, t->count, nccl_type(t->shape.type), ncclSum, w->reversed, w->s));
     other.c = t->c;
     site_gemm(&other, w->s);
     site_gemm(t, w->s);
@@ -379,8 +379,8 @@ static void two_calls(struct turn *u)
 {
     struct site *t = u->t;
     struct world *w = t->w;
-    NCCL(ncclReduceScatter(t->c, t->recv, t->count, nccl_type(t->shape.type), ncclSum, w->reversed, w->s));
-    NCCL(ncclReduceScatter(t->c, t->scratch, t->count, nccl_type(t->shape.type), ncclSum, w->comm, w->s));
+    NCCL(world_reduce(w, t->c, t->recv, t->count, nccl_type(t->shape.type), ncclSum, w->reversed, w->s));
+    NCCL(world_reduce(w, t->c, t->scratch, t->count, nccl_type(t->shape.type), ncclSum, w->comm, w->s));
 }
 
 static void expect_turned(struct turn *u)
@@ -395,7 +395,7 @@ static void *reads_meanwhile(void *one)
     struct site *t = u->t;
     CUDA(cudaSetDevice(t->w->rank));
     sleep_ms((unsigned)(hash64(u->seed, 1) % 24));
-    CUDA(cudaMemcpyAsync(t->scratch, t->recv, t->count * t->elem, cudaMemcpyDeviceToDevice, t->w->s));
+    CUDA(cudaMemcpyAsync(t->scratch, t->recv, t->got * t->elem, cudaMemcpyDeviceToDevice, t->w->s));
     return NULL;
 }
 
@@ -403,7 +403,7 @@ static void meanwhile(struct turn *u)
 {
     struct site *t = u->t;
     pthread_t thread;
-    CUDA(cudaMemcpyAsync(t->recv, t->spare, t->count * t->elem, cudaMemcpyDeviceToDevice, t->w->s));
+    CUDA(cudaMemcpyAsync(t->recv, t->spare, t->got * t->elem, cudaMemcpyDeviceToDevice, t->w->s));
     CHECK(pthread_create(&thread, NULL, reads_meanwhile, u) == 0, "no thread");
     site_gemm(t, t->w->s);
     pthread_join(thread, NULL);
@@ -416,7 +416,7 @@ static void *reads_late(void *one)
     struct site *t = u->t;
     const int device = rank_device(t->w->rank);
     CUDA(cudaSetDevice(device));
-    CUDA(cudaMemcpyPeerAsync(t->scratch, device, t->recv, device, t->count * t->elem, t->w->s));
+    CUDA(cudaMemcpyPeerAsync(t->scratch, device, t->recv, device, t->got * t->elem, t->w->s));
     return NULL;
 }
 
@@ -424,7 +424,7 @@ static void held_up(struct turn *u)
 {
     struct site *t = u->t;
     pthread_t thread;
-    CUDA(cudaMemcpyAsync(t->recv, t->spare, t->count * t->elem, cudaMemcpyDeviceToDevice, t->w->s));
+    CUDA(cudaMemcpyAsync(t->recv, t->spare, t->got * t->elem, cudaMemcpyDeviceToDevice, t->w->s));
     CHECK(pthread_create(&thread, NULL, reads_late, u) == 0, "no thread");
     sleep_ms(5);
     hold(t->w->s, 30);

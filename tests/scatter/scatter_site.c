@@ -62,7 +62,7 @@ static uint8_t *recv_of(const struct site *t)
 {
     switch (t->shape.recv) {
     case RECV_IN_PLACE:
-        return t->c + (size_t)t->w->rank * t->count * t->elem;
+        return t->w->all ? t->c : t->c + (size_t)t->w->rank * t->count * t->elem;
     case RECV_IN_A:
         return t->a;
     case RECV_IN_B:
@@ -70,7 +70,7 @@ static uint8_t *recv_of(const struct site *t)
     case RECV_IN_WORKSPACE:
         return t->w->workspace;
     default:
-        return device(t->count, t->elem);
+        return device(t->got, t->elem);
     }
 }
 
@@ -81,9 +81,10 @@ void site_open(struct site *t, struct world *w, const struct shape *shape)
     t->shape.reach = shape->reach ? shape->reach : 2;
     t->count = (size_t)shape->m * (size_t)shape->cols;
     t->all = t->count * (size_t)w->nranks;
+    t->got = w->all ? t->all : t->count;
     /* A third of an integer is not exact in fp32, whether it is divided or multiplied by a third. */
     t->scale = shape->avg && shape->type == FP32 ? w->nranks : 1;
-    const size_t least = t->count; /* what is received may lie there */
+    const size_t least = t->got; /* what is received may lie there */
     t->a = device(a_count(t) > least ? a_count(t) : least, t->elem);
     t->b = device(b_count(t) > least ? b_count(t) : least, t->elem);
     t->c = device(t->all, t->elem);
@@ -106,10 +107,22 @@ void site_close(struct site *t)
         CUDA(cudaFree(all[i]));
 }
 
+ncclResult_t world_reduce(struct world *w, const void *send, void *recv, size_t count, ncclDataType_t type,
+                          ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream)
+{
+    return w->all ? ncclAllReduce(send, recv, count * (size_t)w->nranks, type, op, comm, stream)
+                  : ncclReduceScatter(send, recv, count, type, op, comm, stream);
+}
+
+size_t site_first(const struct site *t)
+{
+    return t->w->all ? 0 : (size_t)t->w->rank * t->count;
+}
+
 void site_call(struct site *t, cudaStream_t stream)
 {
-    NCCL(ncclReduceScatter(t->c, t->recv, t->count, nccl_type(t->shape.type), t->shape.avg ? ncclAvg : ncclSum,
-                           t->w->comm, stream));
+    NCCL(world_reduce(t->w, t->c, t->recv, t->count, nccl_type(t->shape.type), t->shape.avg ? ncclAvg : ncclSum,
+                      t->w->comm, stream));
 }
 
 /* ---- turns ---- */
@@ -135,7 +148,7 @@ void turn_open(struct turn *u, struct site *t)
         u->spare[r] = take(t->all * sizeof(int));
     }
     CUDA(cudaMallocHost((void **)&u->in, in_elements(t) * t->elem));
-    CUDA(cudaMallocHost((void **)&u->out, (t->count + 2 * t->all) * t->elem));
+    CUDA(cudaMallocHost((void **)&u->out, (t->got + 2 * t->all) * t->elem));
 }
 
 void turn_close(struct turn *u)
@@ -264,7 +277,7 @@ void turn_load(struct turn *u, cudaStream_t stream)
     upload(t->bias, at, (size_t)t->shape.m * t->elem, stream);
     CUDA(cudaMemsetAsync(t->scratch, POISON, t->all * t->elem, stream));
     if (t->shape.recv == RECV_OWN)
-        CUDA(cudaMemsetAsync(t->recv, POISON, t->count * t->elem, stream));
+        CUDA(cudaMemsetAsync(t->recv, POISON, t->got * t->elem, stream));
 }
 
 static double summed(const struct site *t, int *const *from, size_t i)
@@ -286,10 +299,11 @@ void turn_expect(struct turn *u, int *const *from, size_t at, size_t count, bool
     const struct site *t = u->t;
     const size_t me = (size_t)(turned ? t->w->nranks - 1 - t->w->rank : t->w->rank);
     if (!u->want_recv)
-        u->want_recv = take(t->count * t->elem);
-    memset(u->want_recv, POISON, t->count * t->elem);
-    for (size_t i = 0; i < count; i++)
-        elem_put(t->shape.type, u->want_recv, i, summed(t, from, at + me * count + i));
+        u->want_recv = take(t->got * t->elem);
+    memset(u->want_recv, POISON, t->got * t->elem);
+    const size_t first = t->w->all ? 0 : me * count, n = t->w->all ? count * (size_t)t->w->nranks : count;
+    for (size_t i = 0; i < n; i++)
+        elem_put(t->shape.type, u->want_recv, i, summed(t, from, at + first + i));
 }
 
 void turn_expect_c(struct turn *u)
@@ -300,13 +314,13 @@ void turn_expect_c(struct turn *u)
     for (size_t i = 0; i < t->all; i++)
         elem_put(t->shape.type, u->want_c, i, u->c[t->w->rank][i]);
     if (t->shape.recv == RECV_IN_PLACE && !u->poisoned)
-        memcpy(u->want_c + (size_t)t->w->rank * t->count * t->elem, u->want_recv, t->count * t->elem);
+        memcpy(u->want_c + (size_t)(t->recv - t->c), u->want_recv, t->got * t->elem);
 }
 
 void turn_fetch(struct turn *u, cudaStream_t stream)
 {
     const struct site *t = u->t;
-    const size_t shard = t->count * t->elem, all = t->all * t->elem;
+    const size_t shard = t->got * t->elem, all = t->all * t->elem;
     CUDA(cudaMemcpyAsync(u->out, t->recv, shard, cudaMemcpyDeviceToHost, stream));
     CUDA(cudaMemcpyAsync(u->out + shard, t->c, all, cudaMemcpyDeviceToHost, stream));
     CUDA(cudaMemcpyAsync(u->out + shard + all, t->scratch, all, cudaMemcpyDeviceToHost, stream));
@@ -332,9 +346,9 @@ static void same(const struct turn *u, const uint8_t *have, const uint8_t *want,
 void turn_check(struct turn *u, const char *what)
 {
     const struct site *t = u->t;
-    const uint8_t *c = u->out + t->count * t->elem;
+    const uint8_t *c = u->out + t->got * t->elem;
     const bool apart = t->shape.recv != RECV_IN_PLACE || !u->poisoned;
-    same(u, u->out, apart ? u->want_recv : NULL, t->count, "received", what);
+    same(u, u->out, apart ? u->want_recv : NULL, t->got, "received", what);
     same(u, c, u->want_c, t->all, "C", what);
     same(u, c + t->all * t->elem, u->want_scratch, t->all, "beside", what);
 }

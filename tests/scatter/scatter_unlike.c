@@ -132,7 +132,10 @@ static void body(struct world *w, const struct scatter_case *c)
     const struct unlike *way = c->arg;
     struct turn each[BURST];
     struct site t;
-    site_open(&t, w, &usual);
+    struct shape shape = usual;
+    if (w->all) /* so some ranks' results are written early */
+        shape.recv = RECV_IN_PLACE;
+    site_open(&t, w, &shape);
     for (int i = 0; i < BURST; i++)
         turn_open(&each[i], &t);
     for (int at = 0; at < way->turns; at += BURST) {

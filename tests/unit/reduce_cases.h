@@ -2,7 +2,7 @@
 /* What sums over ranks (kernels/scatter.h) have to give, and the cases that are tried: on the software GPU, with the
  * device code on the host, and on a GPU.
  *
- * A case lies in one arena: the contributions one after another, then a place for the result, `span` bytes each, every
+ * A case lies in one arena: the contributions one after another, then places for the result, `span` bytes each, every
  * one with guards around its values. The whole arena is compared: the values bit by bit (a NaN with any other), what is
  * around them, and the contributions.
  *
@@ -30,7 +30,9 @@ struct reduce_case {
     float divisor;
     enum values values;
     int in_place;                  /* the contribution that is the result's place; -1: none */
-    size_t offset[CASE_RANKS + 1]; /* elements, from a multiple of 16 bytes; the last: of the result */
+    bool also;                     /* it has a second place */
+    int also_at;                   /* the contribution that is that; -1: none */
+    size_t offset[CASE_RANKS + 2]; /* elements, from a multiple of 16 bytes; the last: of the result's two places */
     size_t span;
 };
 
@@ -39,12 +41,14 @@ static inline size_t case_bytes(int type)
     return type == CASE_F32 ? 4 : 2;
 }
 
-/* Where in the arena a contribution is; n: the result. */
+/* Where in the arena a contribution is; n: the result; n + 1: its second place. */
 static inline size_t case_at(const struct reduce_case *c, int r)
 {
     if (r == c->n && c->in_place >= 0)
         r = c->in_place;
-    return (size_t)r * c->span + CASE_GUARD + c->offset[r == c->n ? CASE_RANKS : r] * case_bytes(c->type);
+    if (r == c->n + 1 && c->also_at >= 0)
+        r = c->also_at;
+    return (size_t)r * c->span + CASE_GUARD + c->offset[r < c->n ? r : r - c->n + CASE_RANKS] * case_bytes(c->type);
 }
 
 /* Runs the sum on an image of the arena, which it changes as the device did. */
@@ -198,10 +202,10 @@ static inline const char *case_try(struct reduce_case *c, case_run *run)
     uint64_t seed = c->count * 977 + (uint64_t)c->n * 31 + (uint64_t)c->type;
     size_t most = 0, bytes, at, wrong = 0;
 
-    for (int r = 0; r <= CASE_RANKS; r++)
+    for (int r = 0; r <= CASE_RANKS + 1; r++)
         most = c->offset[r] > most ? c->offset[r] : most;
     c->span = ((c->count + most) * case_bytes(c->type) + 2 * CASE_GUARD + 63) / 64 * 64;
-    bytes = (size_t)(c->n + 1) * c->span;
+    bytes = (size_t)(c->n + 2) * c->span;
     unsigned char *arena = malloc(bytes), *expected = malloc(bytes);
     if (!arena || !expected)
         abort();
@@ -214,6 +218,10 @@ static inline const char *case_try(struct reduce_case *c, case_run *run)
         case_store(c->type, expected + case_at(c, c->n), i, case_sum(c, arena, i));
     run(c, arena, bytes);
     *text = 0;
+    if (c->also && memcmp(arena + case_at(c, c->n), arena + case_at(c, c->n + 1), c->count * case_bytes(c->type)) != 0)
+        snprintf(text, sizeof text, "%s: the second place has something else", case_name(c));
+    if (c->also)
+        memcpy(expected + case_at(c, c->n + 1), arena + case_at(c, c->n + 1), c->count * case_bytes(c->type));
     for (size_t i = 0; i < c->count; i++) {
         uint32_t got = case_load(c->type, arena + case_at(c, c->n), i);
         uint32_t want = case_load(c->type, expected + case_at(c, c->n), i);
@@ -232,15 +240,16 @@ static inline const char *case_try(struct reduce_case *c, case_run *run)
 
 /* ---- all of them ---- */
 
-enum alignment { ALIKE_16, ALIKE, OUT_APART, IN_APART, ALIGNMENTS };
+enum alignment { ALIKE_16, ALIKE, OUT_APART, IN_APART, ALSO_APART, ALIGNMENTS };
 
 static inline void case_align(struct reduce_case *c, enum alignment how)
 {
-    for (int r = 0; r <= CASE_RANKS; r++)
-        c->offset[r] = how == ALIKE_16                         ? 0
-                       : how == OUT_APART && r == CASE_RANKS   ? 1
-                       : how == IN_APART && r && r == c->n - 1 ? 2
-                                                               : 3;
+    for (int r = 0; r <= CASE_RANKS + 1; r++)
+        c->offset[r] = how == ALIKE_16                            ? 0
+                       : how == OUT_APART && r == CASE_RANKS      ? 1
+                       : how == ALSO_APART && r == CASE_RANKS + 1 ? 1
+                       : how == IN_APART && r && r == c->n - 1    ? 2
+                                                                  : 3;
 }
 
 /* Of one type, with n contributions: all values, alignments and places; of long sums some. */
@@ -253,6 +262,8 @@ static inline const char *case_try_shapes(int type, int n, size_t count, case_ru
         c.in_place = places[i % 3];
         c.blocks = ((unsigned)count + (unsigned)i) % 5;
         c.divisor = i % 2 ? (float)n : 1.0f;
+        c.also = ((unsigned)i / 2 + count) % 2;
+        c.also_at = i % 4 && n > 1 ? (c.in_place + 1) % n : -1;
         case_align(&c, (enum alignment)(i / 3 % ALIGNMENTS));
         wrong = case_try(&c, run);
     }

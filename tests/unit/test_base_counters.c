@@ -41,6 +41,9 @@ static void count_some(void)
     slr_counters.verified = 2;
     slr_counters.of[SLR_REDUCE_SCATTER].calls = 6;
     slr_counters.of[SLR_REDUCE_SCATTER].moved = 5;
+    slr_counters.of[SLR_ALL_REDUCE].calls = 3;
+    slr_counters.of[SLR_ALL_REDUCE].moved = 2;
+    slr_counters.of[SLR_ALL_REDUCE].by_reason[SLR_R_GRAPH] = 2;
     slr_counters.scatters_fused = 4;
     slr_counters.scatters_produced = 8;
     slr_counters.of[SLR_REDUCE_SCATTER].by_reason[SLR_R_RING] = 1;
@@ -66,7 +69,7 @@ Test(counters, summary_and_reasons)
         "info summary calls=10 bytes=1099511627776 substituted=7 substituted_bytes=549755813888 passed=3 fused=4 "
         "gemm_chunks=16 joined=3 staged=0 zero_copy=0 pushed=0 mapped=0 exports=0 imports=0 import_hits=0 "
         "import_closes=0 verified=2 verify_bad=0 scatters=6 "
-        "scatters_substituted=5 scatters_fused=4 scatters_produced=8\n";
+        "scatters_substituted=5 scatters_fused=4 scatters_produced=8 reduces=3 reduces_substituted=2\n";
     cr_assert_not_null(summary, "%s", text);
     cr_expect_eq(strncmp(summary, want, strlen(want)), 0, "%s", summary);
     cr_expect_not_null(strstr(text, "info count reason=ring n=7\n"));
@@ -79,7 +82,8 @@ Test(counters, summary_and_reasons)
         lines++;
     cr_expect_not_null(strstr(text, "info scatter_count reason=ring n=1\n"));
     cr_expect_not_null(strstr(text, "info scatter_count reason=reduce_scatter_room n=2\n"));
-    cr_expect_eq(lines, 8, "no line for a reason that did not occur");
+    cr_expect_not_null(strstr(text, "info reduce_count reason=graph n=2\n"));
+    cr_expect_eq(lines, 9, "no line for a reason that did not occur");
     free(text);
     remove_folder(folder);
 }

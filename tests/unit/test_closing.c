@@ -46,7 +46,9 @@ Test(closing, nothing_without_a_gather)
 Test(closing, a_launched_job_without_a_gather)
 {
     by = SLR_LAUNCHED_RUN;
-    cr_expect_str_eq(text(), "rank 0: communicators were made, but ncclAllGather was not called");
+    cr_expect_str_eq(
+        text(),
+        "rank 0: communicators were made, but neither ncclAllGather, ncclReduceScatter nor ncclAllReduce was called");
 }
 
 Test(closing, all_over_the_ring)
@@ -113,6 +115,40 @@ Test(closing, reduce_scatters)
     cr_expect_str_eq(text(),
                      "rank 0: 0 of 1 all-gathers went over the ring; 5 of 6 reduce-scatters went over the ring, 4 as "
                      "their GEMMs completed the parts");
+}
+
+Test(closing, all_reduces)
+{
+    slr_counters.of[SLR_ALL_REDUCE].calls = 9;
+    slr_counters.of[SLR_ALL_REDUCE].moved = 7;
+    cr_expect_str_eq(text(), "rank 0: 7 of 9 all-reduces went over the ring");
+    slr_counters.scatters_fused = 4;
+    cr_expect_str_eq(text(), "rank 0: 7 of 9 all-reduces went over the ring, 4 as their GEMMs completed the parts");
+    slr_counters.of[SLR_REDUCE_SCATTER].calls = slr_counters.of[SLR_REDUCE_SCATTER].moved = 3;
+    cr_expect_str_eq(text(),
+                     "rank 0: 3 of 3 reduce-scatters went over the ring; 7 of 9 all-reduces went over the ring, 4 of "
+                     "both as their GEMMs completed the parts");
+}
+
+/* Of what NCCL has moved most bytes of, if these are more than went over the ring. */
+Test(closing, why_all_reduces_stayed_with_nccl)
+{
+    slr_counters.of[SLR_ALL_REDUCE].calls = 9;
+    slr_counters.of[SLR_ALL_REDUCE].moved = 4;
+    slr_counters.of[SLR_ALL_REDUCE].by_reason[SLR_R_RING] = 4;
+    slr_counters.of[SLR_ALL_REDUCE].by_reason[SLR_R_TOO_SMALL] = 3;
+    slr_counters.of[SLR_ALL_REDUCE].by_reason[SLR_R_REDUCE_OFF] = 2;
+    slr_counters.of[SLR_ALL_REDUCE].bytes = 1000;
+    slr_counters.of[SLR_ALL_REDUCE].moved_bytes = 400;
+    cr_expect(strstr(text(), "; 5 all-reduces stayed with NCCL, 3 of them for below_min_bytes ("), "%s", text());
+    slr_counters.of[SLR_ALL_GATHER].calls = slr_counters.of[SLR_ALL_GATHER].by_reason[SLR_R_MEASURED] = 5;
+    slr_counters.of[SLR_ALL_GATHER].bytes = 599;
+    cr_expect(strstr(text(), "; 5 all-reduces stayed with NCCL"), "%s", text());
+    slr_counters.of[SLR_ALL_GATHER].bytes = 600;
+    cr_expect(strstr(text(), "; 5 stayed with NCCL, 5 of them for measured ("), "%s", text());
+    slr_counters.of[SLR_ALL_GATHER].bytes = slr_counters.of[SLR_ALL_GATHER].moved_bytes = 200;
+    slr_counters.of[SLR_ALL_GATHER].moved = 5;
+    cr_expect_not(strstr(text(), "stayed with NCCL"), "%s", text());
 }
 
 Test(closing, a_small_buffer_is_not_overrun)

@@ -65,8 +65,8 @@ static void run_case(const struct reduce_case *c, unsigned char *arena, size_t b
     OK(cuMemcpyHtoDAsync(device, arena, bytes, stream));
     for (int r = 0; r < c->n; r++)
         in[r] = (const void *)(device + case_at(c, r));
-    OK(slr_reduce(&kernels, stream, (enum slr_reduce_type)c->type, (void *)(device + case_at(c, c->n)), in, c->n,
-                  c->count, c->divisor, c->blocks));
+    OK(slr_reduce(&kernels, stream, (enum slr_reduce_type)c->type, (void *)(device + case_at(c, c->n)),
+                  c->also ? (void *)(device + case_at(c, c->n + 1)) : NULL, in, c->n, c->count, c->divisor, c->blocks));
     OK(cuMemcpyDtoHAsync(arena, device, bytes, stream));
     OK(cuMemFree(device));
 }
@@ -113,8 +113,8 @@ Test(reduce, from_the_left)
         OK(cuMemcpyHtoDAsync(m + 64, &second, 4, stream));
         OK(cuMemcpyHtoDAsync(m + 128, &third, 4, stream));
         OK(cuMemsetD8Async(m + 192, 0, 128, stream));
-        OK(slr_reduce(&kernels, stream, of[i].type, (void *)(m + 192), in, 3, 1, 1, 0));
-        OK(slr_reduce(&kernels, stream, of[i].type, (void *)(m + 256), back, 3, 1, 1, 0));
+        OK(slr_reduce(&kernels, stream, of[i].type, (void *)(m + 192), NULL, in, 3, 1, 1, 0));
+        OK(slr_reduce(&kernels, stream, of[i].type, (void *)(m + 256), NULL, back, 3, 1, 1, 0));
         OK(cuMemcpyDtoHAsync(&left, m + 192, 4, stream));
         OK(cuMemcpyDtoHAsync(&other, m + 256, 4, stream));
         cr_assert_eq(left, 0, "type %d: %#x", (int)of[i].type, left);
@@ -127,7 +127,7 @@ Test(reduce, from_the_left)
 static enum slr_status sum_at(CUdeviceptr m, CUstream s, size_t count, unsigned blocks)
 {
     const void *in[] = {(void *)m, (void *)(m + (512 << 10))};
-    return slr_reduce(&kernels, s, SLR_REDUCE_F32, (void *)(m + (1024 << 10)), in, 2, count, 2, blocks);
+    return slr_reduce(&kernels, s, SLR_REDUCE_F32, (void *)(m + (1024 << 10)), NULL, in, 2, count, 2, blocks);
 }
 
 Test(reduce, any_number_of_blocks_gives_the_same_bits)
@@ -190,10 +190,10 @@ Test(reduce, what_there_is_no_kernel_for)
     const void *in[SLR_REDUCE_TYPES] = {(void *)64};
     struct slr_reduce not_loaded = {0};
     start_loaded();
-    cr_assert_eq(slr_reduce(&not_loaded, stream, SLR_REDUCE_F32, (void *)64, in, 1, 1, 1, 0), SLR_ABSENT);
-    cr_assert_eq(slr_reduce(&kernels, stream, SLR_REDUCE_TYPES, (void *)64, in, 1, 1, 1, 0), SLR_ABSENT);
-    cr_assert_eq(slr_reduce(&kernels, stream, SLR_REDUCE_F32, (void *)64, in, 0, 1, 1, 0), SLR_ABSENT);
-    cr_assert_eq(slr_reduce(&kernels, stream, SLR_REDUCE_F32, (void *)64, in, 65, 1, 1, 0), SLR_ABSENT);
+    cr_assert_eq(slr_reduce(&not_loaded, stream, SLR_REDUCE_F32, (void *)64, NULL, in, 1, 1, 1, 0), SLR_ABSENT);
+    cr_assert_eq(slr_reduce(&kernels, stream, SLR_REDUCE_TYPES, (void *)64, NULL, in, 1, 1, 1, 0), SLR_ABSENT);
+    cr_assert_eq(slr_reduce(&kernels, stream, SLR_REDUCE_F32, (void *)64, NULL, in, 0, 1, 1, 0), SLR_ABSENT);
+    cr_assert_eq(slr_reduce(&kernels, stream, SLR_REDUCE_F32, (void *)64, NULL, in, 65, 1, 1, 0), SLR_ABSENT);
     end();
 }
 
@@ -255,7 +255,7 @@ static void launches_while_held(void)
     OK(cuStreamWaitValue32(held, word, 1, CU_STREAM_WAIT_VALUE_EQ));
     for (int t = 0; t < SLR_REDUCE_TYPES; t++) {
         const void *in[] = {(void *)m};
-        OK(slr_reduce(&kernels, stream, (enum slr_reduce_type)t, (void *)(m + 4096), in, 1, 100, 1, 0));
+        OK(slr_reduce(&kernels, stream, (enum slr_reduce_type)t, (void *)(m + 4096), NULL, in, 1, 100, 1, 0));
     }
     OK(cuStreamSynchronize(stream));
     __atomic_store_n((uint32_t *)page, 1, __ATOMIC_RELEASE);

@@ -33,6 +33,8 @@ static void run(const struct reduce_case *c, unsigned char *arena, size_t bytes)
     }
     case_store(c->type, ours, at, right);
     memcpy(arena + case_at(c, c->n), ours, size);
+    if (c->also)
+        memcpy(arena + case_at(c, c->n + 1), ours, size);
     free(ours);
 }
 

@@ -27,8 +27,11 @@ static void run_block(int type, const struct slr_reduce_args *a, unsigned block,
 static void run_all(const struct reduce_case *c, unsigned char *arena, size_t bytes)
 {
     unsigned char *device = aligned_alloc(64, bytes);
-    struct slr_reduce_args a = {
-        .out = device + case_at(c, c->n), .count = c->count, .factor = 1.0 / (double)c->divisor, .n = c->n};
+    struct slr_reduce_args a = {.out = device + case_at(c, c->n),
+                                .also = c->also ? device + case_at(c, c->n + 1) : NULL,
+                                .count = c->count,
+                                .factor = 1.0 / (double)c->divisor,
+                                .n = c->n};
     for (int r = 0; r < c->n; r++)
         a.in[r] = device + case_at(c, r);
     memcpy(device, arena, bytes);

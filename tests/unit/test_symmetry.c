@@ -375,16 +375,16 @@ Test(symmetry, a_reduce_scatter_is_no_gather)
     for (unsigned n = 0; n < 60; n++) {
         all_alike(use, random_place(), random_place());
         for (int r = 0; r < RANKS; r++)
-            use[r].scatter = n % 3 == 1;
+            use[r].op = n % 3 == 1 ? SLR_REDUCE_SCATTER : SLR_ALL_GATHER;
         sym_phases_take(&p, n + 1, use);
     }
     sym_phases_end(&p);
     cr_assert(p.by == SYM_BY_SIZES && p.length == 3 && p.first == 1, "%u", p.length);
     for (unsigned i = 0; i < 3; i++)
-        cr_expect_eq(p.sites.site[i].scatter, i == 1);
+        cr_expect_eq(p.sites.site[i].op, i == 1 ? SLR_REDUCE_SCATTER : SLR_ALL_GATHER);
     /* Of a site that was a gather's: the iteration is another one. */
     all_alike(use, random_place(), random_place());
-    use[0].scatter = true;
+    use[0].op = SLR_ALL_REDUCE;
     sym_phases_take(&p, 61, use);
     cr_expect_eq(p.by, SYM_BY_NOTHING);
     sym_phases_close(&p);

@@ -71,21 +71,25 @@ Test(tune_site, what_is_written_is_read)
     }
 }
 
-/* Rules for reduce-scatters are others than those for gathers: without an op, for gathers. */
+/* Rules for reduce-scatters and all-reduces are others than those for gathers: without an op, for gathers. */
 Test(tune_site, reduce_scatters)
 {
     struct slr_tune_table t =
         parse("site bytes=1M gemm=4096x8192x1024 trans=tn type=bf16,bf16,fp32 batch=1 : way=ring cut=b4\n"
               "site op=allgather bytes=1M gemm=4096x8192x1024 : way=nccl\n"
               "site op=ReduceScatter bytes=1M gemm=4096x8192x1024 : way=ring cut=b4\n"
-              "site bytes=1M op=reducescatter gemm=none : way=nccl\n");
+              "site bytes=1M op=reducescatter gemm=none : way=nccl\n"
+              "site op=AllReduce bytes=1M gemm=4096x8192x1024 : way=ring cut=b4\n");
     struct slr_consumer made = linear;
     made.gathered = SLR_CONSUMER_C;
-    cr_assert(t.sites == 4 && t.site[0].kind == SLR_ALL_GATHER && t.site[1].kind == SLR_ALL_GATHER &&
-              t.site[2].kind == SLR_REDUCE_SCATTER && t.site[3].kind == SLR_REDUCE_SCATTER);
+    cr_assert(t.sites == 5 && t.site[4].kind == SLR_ALL_REDUCE && t.site[0].kind == SLR_ALL_GATHER &&
+              t.site[1].kind == SLR_ALL_GATHER && t.site[2].kind == SLR_REDUCE_SCATTER &&
+              t.site[3].kind == SLR_REDUCE_SCATTER);
     cr_assert(slr_consumer_fits(&t.site[2].consumer, &made) && !slr_consumer_fits(&t.site[2].consumer, &linear));
     cr_assert(!slr_consumer_fits(&t.site[3].consumer, &made));
     cr_assert_not(slr_tune_site_same(&t.site[1], &t.site[2], false));
+    cr_assert_not(slr_tune_site_same(&t.site[2], &t.site[4], false));
+    cr_assert(slr_consumer_fits(&t.site[4].consumer, &made));
     char line[SLR_TUNE_MAX_LINE + 1];
     struct slr_tune_site r = {
         .kind = SLR_REDUCE_SCATTER, .bytes = {123, 123}, .ranks = {4, 4}, .gpu = "a", .ways = 3, .setup = 1};
@@ -148,8 +152,10 @@ Test(tune_site, errors_name_line_and_expectation)
     expect_error("site setup=xyz : way=ring", 1, "setup=xyz");
     expect_error("site setup=11112222333344445 : way=ring", 1, "16 hexadecimal");
     expect_error("site gpu= : way=ring", 1, "gpu=");
-    expect_error("site : way=ring\nsite op=reduce : way=ring", 2, "op=reduce: expected allgather or reducescatter");
+    expect_error("site : way=ring\nsite op=reduce : way=ring", 2,
+                 "op=reduce: expected allgather, reducescatter or allreduce");
     expect_error("site op= : way=ring", 1, "op=");
+    expect_error("site op=allreduce gathered=b : way=ring", 1, "gathered with op=allreduce");
     expect_error("site op=reducescatter gathered=b : way=ring", 1, "gathered with op=reducescatter");
     expect_error("site gathered=b op=reducescatter : way=ring", 1, "gathered with op=reducescatter");
 }

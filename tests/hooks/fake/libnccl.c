@@ -38,6 +38,10 @@ FAKE(ncclCommAbort, (ncclComm_t comm))
 FAKE(ncclCommGetAsyncError, (ncclComm_t comm, ncclResult_t *error))
 FAKE(ncclAllGather,
      (const void *send, void *recv, size_t count, ncclDataType_t type, ncclComm_t comm, cudaStream_t stream))
+FAKE(ncclReduceScatter, (const void *send, void *recv, size_t count, ncclDataType_t type, ncclRedOp_t op,
+                         ncclComm_t comm, cudaStream_t stream))
+FAKE(ncclAllReduce, (const void *send, void *recv, size_t count, ncclDataType_t type, ncclRedOp_t op, ncclComm_t comm,
+                     cudaStream_t stream))
 FAKE(ncclGroupStart, (void))
 FAKE(ncclGroupEnd, (void))
 /* Of the newest versions. */

@@ -170,6 +170,10 @@ PASS(slr_reduce_scatter, ncclReduceScatter,
      (const void *send, void *recv, size_t count, ncclDataType_t type, ncclRedOp_t op, ncclComm_t comm,
       cudaStream_t stream),
      (send, recv, count, type, op, comm, stream))
+PASS(slr_all_reduce, ncclAllReduce,
+     (const void *send, void *recv, size_t count, ncclDataType_t type, ncclRedOp_t op, ncclComm_t comm,
+      cudaStream_t stream),
+     (send, recv, count, type, op, comm, stream))
 PASS(slr_group_start, ncclGroupStart, (void), ())
 PASS(slr_comm_register, ncclCommRegister, (const ncclComm_t comm, void *buffer, size_t bytes, void **handle),
      (comm, buffer, bytes, handle))

@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* ncclReduceScatter and ncclAllReduce. As all_gather.c. */
+#include "plugin/calls/calls.h"
+#include "plugin/calls/collective.h"
+#include "plugin/comm/group_kept.h"
+#include "plugin/comm/stream.h"
+#include "plugin/comm/watch.h"
+#include "plugin/passed/nccl_call.h"
+#include "plugin/scatter/scatter.h"
+#include "plugin/util/process.h"
+
+static ncclResult_t to_nccl(const struct slr_call *call)
+{
+    const bool all = call->flow->kind->gets_all;
+    struct slr_other o = {.func = all ? SLR_NCCL_ALL_REDUCE : SLR_NCCL_REDUCE_SCATTER,
+                          .count = call->count,
+                          .type = call->type,
+                          .comm = call->nccl,
+                          .stream = (cudaStream_t)call->stream};
+    slr_other_begin(&o);
+    slr_guard++;
+    if (call->comm)
+        SLR_WATCH(leaves, call);
+    const struct slr_turn_call in = slr_turn_enter(call);
+    slr_guard--;
+    ncclResult_t r = (all ? slr_real.ncclAllReduce : slr_real.ncclReduceScatter)(
+        call->send, call->recv, call->count, call->type, call->op, call->nccl, (cudaStream_t)call->stream);
+    slr_guard++;
+    if (call->comm)
+        SLR_WATCH(left, call, r);
+    const ncclResult_t told = slr_turn_leave(call, in, r == ncclSuccess); /* behind what is measured */
+    slr_guard--;
+    r = slr_other_end(&o, r);
+    return told != ncclSuccess ? told : r;
+}
+
+/* As the hook that only notices it. */
+static ncclResult_t passed(struct slr_call *call)
+{
+    slr_guard--;
+    const ncclResult_t r = to_nccl(call);
+    slr_guard++;
+    return r;
+}
+
+/* What NCCL does for a comparison is not seen by who keeps the GEMM's product, as nothing does that
+ * slipring itself calls: so what the ring takes of it is what is compared. */
+#define FLOW(id)                                                                                                       \
+    {                                                                                                                  \
+        .kind = &slr_collectives[id], .may = slr_scatter_may, .choose = slr_scatter_choose, .can = slr_scatter_can,    \
+        .nccl = passed, .ring = slr_scatter_ring, .capture = &slr_capture_scatter, .compare = {                        \
+            .prepare = slr_verify_sum_prepare,                                                                         \
+            .nccl = slr_verify_sum_run,                                                                                \
+            .inputs = slr_verify_sum_inputs,                                                                           \
+            .finish = slr_verify_sum_finish                                                                            \
+        }                                                                                                              \
+    }
+const struct slr_flow slr_flow_reduce_scatter = FLOW(SLR_REDUCE_SCATTER), slr_flow_all_reduce = FLOW(SLR_ALL_REDUCE);
+
+static ncclResult_t begin(const struct slr_flow *flow, const void *send, void *recv, size_t count, ncclDataType_t type,
+                          ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream)
+{
+    struct slr_call call = {.flow = flow,
+                            .op = op,
+                            .send = send,
+                            .recv = recv,
+                            .count = count,
+                            .type = type,
+                            .nccl = comm,
+                            .stream = (CUstream)stream};
+    return slr_process_off() ? to_nccl(&call) : slr_call_begin(&call);
+}
+
+ncclResult_t slr_reduce_scatter(const void *send, void *recv, size_t count, ncclDataType_t type, ncclRedOp_t op,
+                                ncclComm_t comm, cudaStream_t stream)
+{
+    return begin(&slr_flow_reduce_scatter, send, recv, count, type, op, comm, stream);
+}
+
+ncclResult_t slr_all_reduce(const void *send, void *recv, size_t count, ncclDataType_t type, ncclRedOp_t op,
+                            ncclComm_t comm, cudaStream_t stream)
+{
+    return begin(&slr_flow_all_reduce, send, recv, count, type, op, comm, stream);
+}
