@@ -50,7 +50,9 @@ settings=(
 printf '%s\n' 'site bytes=..2K : way=nccl' 'site bytes=2K..8K gemm=any : way=ring cut=whole' 'site bytes=64K..1M ranks=2 : way=ring cut=p4' >"$dir/sites.tune"
 others=("" "SLIPRING_ZERO_COPY=off" "" "SLIPRING_FUSE=off SLIPRING_SLOT_BYTES=32K" "SLIPRING_ALLOC=off")
 graphs=("" "" "SLIPRING_GRAPHS=off" "")
-scatters=(always always auto off always) # reduce-scatters; "auto" takes some where ways are tried
+# Reduce-scatters and all-reduces; "auto" takes some where ways are tried.
+scatters=(always always auto off always)
+reduces=(always always auto always off always auto)
 
 # Kinds of captured gathers that are the ring's, and what has become of their graphs.
 recorded() { cat "$dir"/log.* 2>/dev/null | grep -cE '"event":"substitute".*"reason":"graph"'; }
@@ -63,11 +65,19 @@ one_with_loss() {
   local must=(--set SLIPRING_GEMM_TIMEOUT=100ms)
   # Trials, and rules of sites, leave gathers to NCCL, of which nobody is told.
   [[ " ${each[*]} " != *"MIN_BYTES=0 "* || " ${each[*]} " == *"TRIALS=1 "* ]] || must+=(--set FUZZ_MUST_TELL=1)
-  # All reduce-scatters that fit are slipring's, where it takes any (FUZZ_SCATTERS).
-  [[ ${FUZZ_SCATTERS:-0} = 0 || " ${must[*]} " != *MUST_TELL* || " ${each[*]} " != *"REDUCE_SCATTER=always "* || " ${each[*]} " == *SLOT_BYTES=* ]] ||
-    must+=(--set FUZZ_SCATTERS_TOLD=1)
+  # All sums that fit are slipring's, where it takes any (FUZZ_SUMS).
+  if [[ ${FUZZ_SUMS:-0} = 1 && " ${must[*]} " == *MUST_TELL* && " ${each[*]} " != *SLOT_BYTES=* ]]; then
+    [[ " ${each[*]} " != *"REDUCE_SCATTER=always "* ]] || must+=(--set FUZZ_SCATTERS_TOLD=1)
+    [[ " ${each[*]} " != *"ALL_REDUCE=always "* ]] || must+=(--set FUZZ_REDUCES_TOLD=1)
+  fi
   TEST_RACE=1 ZERO_SET_1=${others[$(($1 % ${#others[@]}))]} "$run" "${each[@]}" "${must[@]}" -- env SLIPRING_LOG_FILE="$dir/log.%r" \
     "$program" "$@" >"$dir/ring" 2>"$dir/ring.err" || { why="with slipring"; return 1; }
+}
+
+# told SEED: what slipring is.
+told() {
+  echo "${settings[$(($1 % ${#settings[@]}))]} ${graphs[$(($1 % ${#graphs[@]}))]} SLIPRING_REDUCE_SCATTER=${scatters[$(($1 % ${#scatters[@]}))]}" \
+    "SLIPRING_ALL_REDUCE=${reduces[$(($1 % ${#reduces[@]}))]} ${FUZZ_SET:-}"
 }
 
 # one SEED [OPTIONS of the program]: 0 when both runs end well and say the same.
@@ -75,7 +85,7 @@ one() {
   local seed=$1 each=() s
   local -x SOFTGPU_QUEUE=${SOFTGPU_QUEUE:-${queues[$((seed % ${#queues[@]}))]}}
   set -- "$@" "${options[@]}"
-  for s in ${settings[$(($1 % ${#settings[@]}))]} ${graphs[$(($1 % ${#graphs[@]}))]} "SLIPRING_REDUCE_SCATTER=${scatters[$(($1 % ${#scatters[@]}))]}" ${FUZZ_SET:-}; do
+  for s in $(told "$seed"); do
     each+=(--set "$s")
   done
   rm -f "$dir"/log.* "$dir"/plain*
@@ -96,7 +106,7 @@ tell() {
   [ "$why" = "without slipring" ] || head -c 6000 "$dir/ring.err"
   [ "$why" = "the results differ" ] && diff "$dir/plain.sorted" "$dir/ring.sorted" | grep '^>' | sort -t' ' -k5,5n | head -5
   echo "repeat: SOFTGPU_DIR=$SOFTGPU_DIR SLIPRING_LIB=$SLIPRING_LIB $0 --seeds $1..$1 -- $program ${options[*]}"
-  echo "with:   ${settings[$(($1 % ${#settings[@]}))]} ${graphs[$(($1 % ${#graphs[@]}))]} SLIPRING_REDUCE_SCATTER=${scatters[$(($1 % ${#scatters[@]}))]} ZERO_SET_1=\"${others[$(($1 % ${#others[@]}))]}\" ${FUZZ_SET:-}"
+  echo "with:   $(told "$1") ZERO_SET_1=\"${others[$(($1 % ${#others[@]}))]}\""
   echo "what it does: LD_LIBRARY_PATH=$SOFTGPU_DIR $program $1 ${options[*]} --list"
 }
 
@@ -115,20 +125,20 @@ minimise() {
   env LD_LIBRARY_PATH="$SOFTGPU_DIR" "$program" "$seed" "${options[@]}" --steps $end --without "$without" --list | grep '^op' | grep -v ' step 1000:' | sort -s -k3,3
 }
 
-programs=0 failed=0 kinds=0 substituted=0 fused=0 passed=0 pushed=0 staged=0 zero_copy=0 joined=0 scatters_substituted=0 scatters_fused=0
+programs=0 failed=0 kinds=0 substituted=0 fused=0 passed=0 pushed=0 staged=0 zero_copy=0 joined=0 scatters_substituted=0 reduces_substituted=0 scatters_fused=0
 for ((seed = first; seconds > 0 ? SECONDS < seconds : seed <= last; seed++)); do
   programs=$((programs + 1))
   one $seed || { failed=$((failed + 1)); tell $seed; [ $minimise = 0 ] || minimise $seed; }
   kinds=$((kinds + $(recorded)))
-  for name in substituted passed fused joined staged zero_copy pushed scatters_substituted scatters_fused; do eval "$name=\$(($name + $(sum $name)))"; done
+  for name in substituted passed fused joined staged zero_copy pushed scatters_substituted reduces_substituted scatters_fused; do eval "$name=\$(($name + $(sum $name)))"; done
   [ "${MUTANT:-0}" = 1 ] && [ $failed -gt 0 ] && [ "$why" != "without slipring" ] && { echo "caught by program number $programs"; exit 0; }
 done
 echo "$programs programs, $failed with a difference; with slipring: $substituted gathers substituted ($kinds kinds of captured ones), $passed passed to NCCL, $fused GEMMs fused," \
   "$joined joins; shards: $staged staged, $zero_copy zero-copy, $pushed pushed;" \
-  "$scatters_substituted reduce-scatters substituted, $scatters_fused fused; $SECONDS s"
+  "$scatters_substituted reduce-scatters and $reduces_substituted all-reduces substituted, $scatters_fused of both fused; $SECONDS s"
 [ "${MUTANT:-0}" = 1 ] && { echo "FAILED: the mutant passes"; exit 1; }
 [ $failed = 0 ] || exit 1
 [ $want = 0 ] || { [ $substituted -ge $want ] && [ $fused -gt 0 ]; } || { echo "FAILED: the ring was not exercised"; exit 1; }
-# FUZZ_SCATTERS: and so are reduce-scatters, by themselves and behind GEMMs in parts.
-[ $want = 0 ] || [ "${FUZZ_SCATTERS:-0}" = 0 ] || { [ $scatters_substituted -gt 0 ] && [ $scatters_fused -gt 0 ]; } ||
-  { echo "FAILED: no reduce-scatter was exercised"; exit 1; }
+# FUZZ_SUMS: and so are reduce-scatters and all-reduces, also behind GEMMs in parts.
+[ $want = 0 ] || [ "${FUZZ_SUMS:-0}" = 0 ] || { [ $scatters_substituted -gt 0 ] && [ $reduces_substituted -gt 0 ] && [ $scatters_fused -gt 0 ]; } ||
+  { echo "FAILED: no reduce-scatter, or no all-reduce, was exercised"; exit 1; }

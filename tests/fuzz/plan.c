@@ -49,6 +49,26 @@ size_t sent_bytes(const struct plan *plan, const struct call *c)
     return c->kind == OP_SCATTER ? c->bytes * (size_t)plan->team[c->comm].size : c->bytes;
 }
 
+bool is_sum(const struct call *c)
+{
+    return c->kind == OP_REDUCE || c->kind == OP_SCATTER;
+}
+
+bool is_float(ncclDataType_t type)
+{
+    return type == ncclFloat32 || type == ncclFloat16 || type == ncclBfloat16;
+}
+
+ncclDataType_t plan_type(const struct plan *plan)
+{
+    return plan->type == API_S ? ncclFloat32 : ncclBfloat16;
+}
+
+size_t gemm_c_bytes(const struct gemm *g)
+{
+    return (size_t)(g->m * g->n) * (g->c_bf16 ? 2 : 4);
+}
+
 int team_member(const struct plan *plan, int comm, int rank, int i)
 {
     const struct team *team = &plan->team[comm];
@@ -156,9 +176,9 @@ static void one_step(struct planner *p)
         narrow_step(p);
         return;
     }
-    if (has(p, KIND_scatter) && uniform(p, 4) == 0) {
+    if ((has(p, KIND_scatter) || has(p, KIND_sums)) && uniform(p, 4) == 0) {
         fate_moment(p, AT_START);
-        scatter_step(p);
+        product_step(p);
         return;
     }
     const uint64_t way = uniform(p, 40);

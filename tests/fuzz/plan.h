@@ -29,7 +29,7 @@ enum { NOISE = 64 << 10 }; /* a fill begins at most so far behind the start of i
     X(threads, "the ranks are threads of one process, with a device each")                                             \
     X(order, "calls of one communicator on several streams, ordered by nothing but the order of the calls")            \
     X(broadcast, "ncclBroadcast")                                                                                      \
-    X(reduce, "ncclAllReduce of integers")                                                                             \
+    X(reduce, "ncclAllReduce of integers, which NCCL keeps")                                                           \
     X(sendrecv, "ncclSend and ncclRecv in a group, each rank to the next one or the one after it")                     \
     X(groups, "groups of two or three calls, on one communicator or several, also of different kinds")                 \
     X(gemm, "GEMMs on what was gathered")                                                                              \
@@ -43,7 +43,8 @@ enum { NOISE = 64 << 10 }; /* a fill begins at most so far behind the start of i
     X(ptds, "two threads of a rank in turn, each with its per-thread default stream")                                  \
     X(workspace, "cuBLAS handles with a workspace in the program's buffers")                                           \
     X(deepbind, "operations by a second library, opened with RTLD_DEEPBIND, that calls the driver itself")             \
-    X(conditional, "graphs whose collectives are in bodies of conditional nodes: IF, WHILE, SWITCH")
+    X(conditional, "graphs whose collectives are in bodies of conditional nodes: IF, WHILE, SWITCH")                   \
+    X(sums, "ncclAllReduce of floats, of any buffers and of what GEMMs have just made")
 
 enum kind {
 #define X(name, text) KIND_##name,
@@ -96,9 +97,10 @@ struct place {
  * takes the workspace away; destroyed and made. */
 enum handle { HANDLE_PLAIN, HANDLE_SETS, HANDLE_KEEPS, HANDLE_RESETS, HANDLE_NEW };
 
-/* C (m x n, fp32) = W' X for an X of `inner` rows, or X' W. Sums: W' X' for an X of `inner` columns, or X W. */
+/* C (m x n, fp32 or bf16) = W' X for an X of `inner` rows, or X' W. Sums: W' X' for an X of `inner` columns, or X W. */
 struct gemm {
     bool x_is_b, sums;
+    bool c_bf16; /* where the plan's type is that */
     int64_t m, n, inner;
     enum { WIDE, NO_FACTORS, BY_TENSOR, BY_ROW } narrow; /* but for WIDE X and W are of 8 bits, W is NARROW's */
     bool x_e5m2, w_e5m2;                                 /* else e4m3 */
@@ -109,8 +111,8 @@ struct gemm {
 };
 
 /* What OP_FILL takes its bytes from: any bytes, small integers of the plan's type, small multiples of a half in either
- * type of 8 bits, powers of two in fp32. */
-enum source { SOURCE_NOISE, SOURCE_INTEGERS, SOURCE_NARROW, SOURCE_FACTORS, SOURCES };
+ * type of 8 bits, powers of two in fp32, small integers in fp16. */
+enum source { SOURCE_NOISE, SOURCE_INTEGERS, SOURCE_NARROW, SOURCE_FACTORS, SOURCE_HALVES, SOURCES };
 
 /* The conditional node of which a body is recorded, instead of a graph. IF with two bodies runs the second one for 0. */
 struct branch {
@@ -190,6 +192,12 @@ void plan_free(struct plan *plan);
 
 /* What a rank sends in the call. */
 size_t sent_bytes(const struct plan *plan, const struct call *c);
+/* A reduce-scatter or an all-reduce. */
+bool is_sum(const struct call *c);
+bool is_float(ncclDataType_t type);
+/* Of matrices. */
+ncclDataType_t plan_type(const struct plan *plan);
+size_t gemm_c_bytes(const struct gemm *g);
 
 /* The global rank of the i-th rank in the team of `rank`. */
 int team_member(const struct plan *plan, int comm, int rank, int i);

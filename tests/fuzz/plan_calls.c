@@ -33,6 +33,8 @@ static enum op_kind any_kind(struct planner *p)
 {
     if (has(p, KIND_scatter) && uniform(p, 6) == 0)
         return OP_SCATTER;
+    if (has(p, KIND_sums) && uniform(p, 5) == 0)
+        return OP_REDUCE;
     const uint64_t way = uniform(p, 10);
     if (way == 0 && has(p, KIND_broadcast))
         return OP_BROADCAST;
@@ -43,33 +45,64 @@ static enum op_kind any_kind(struct planner *p)
     return OP_GATHER;
 }
 
-static void draw_matrix(struct planner *p, struct draft *d, struct call *c)
+static int64_t draw_inner(struct planner *p)
 {
     static const int64_t inner[] = {4, 8, 16, 32, 33, 64, 128, 256};
+    return inner[uniform(p, sizeof inner / sizeof *inner)];
+}
+
+static void draw_matrix(struct planner *p, struct draft *d, struct call *c)
+{
     const struct plan *plan = p->plan;
-    d->k = inner[uniform(p, sizeof inner / sizeof *inner)];
+    d->k = draw_inner(p);
     d->elem = plan->elem;
+    d->sent = SOURCE_INTEGERS;
     const int64_t fit = (int64_t)(plan->shard / plan->elem) / d->k;
     const int64_t columns = 1 + (int64_t)uniform(p, fit > 1 ? (uint64_t)fit : 1);
-    c->type = plan->type == API_S ? ncclFloat32 : ncclBfloat16;
+    c->type = plan_type(plan);
     c->count = (size_t)(columns * d->k);
     d->columns = columns * plan->team[c->comm].size;
     c->bytes = c->count * d->elem;
     if (c->bytes > plan->shard) { /* a column is too long: any bytes */
         d->k = 0;
+        d->sent = SOURCE_NOISE;
         c->count = plan->shard / d->elem;
         c->bytes = c->count * d->elem;
     }
 }
 
-/* Integers of the plan's type, which is one that slipring adds. */
+ncclRedOp_t exact_average(const struct planner *p, int comm)
+{
+    const int n = p->plan->team[comm].size;
+    return (n & (n - 1)) == 0 ? ncclAvg : ncclSum;
+}
+
+/* What all get may be a matrix. */
+static void sum_matrix(struct planner *p, struct draft *d, struct call *c)
+{
+    const size_t k = (size_t)draw_inner(p);
+    if (c->kind != OP_REDUCE || d->sent != SOURCE_INTEGERS || c->count < k)
+        return;
+    d->k = (int64_t)k;
+    d->columns = (int64_t)(c->count / k);
+    c->count = (size_t)d->columns * k;
+}
+
+/* Integers of the plan's type or in fp16, which are types that slipring adds. */
 static void draw_sum(struct planner *p, struct draft *d, struct call *c)
 {
-    d->integers = true;
-    d->elem = p->plan->elem;
-    c->type = p->plan->type == API_S ? ncclFloat32 : ncclBfloat16;
-    c->redop = ncclSum;
-    c->count = 1 + uniform(p, (uniform(p, 3) ? p->plan->shard : 100) / d->elem);
+    const struct plan *plan = p->plan;
+    const bool halves = uniform(p, 4) == 0;
+    size_t most = plan->shard * (c->kind == OP_REDUCE && uniform(p, 2) ? (size_t)plan->nranks : 1);
+    const uint64_t size = uniform(p, 8), op = uniform(p, 8);
+    d->sent = halves ? SOURCE_HALVES : SOURCE_INTEGERS;
+    d->elem = halves ? 2 : plan->elem;
+    c->type = halves ? ncclFloat16 : plan_type(plan);
+    c->redop = op == 0 ? ncclMax : op == 1 ? ncclMin : op < 4 ? exact_average(p, c->comm) : ncclSum;
+    most = size == 0 ? RANKS * d->elem : size < 3 ? 100 : most; /* also fewer elements than ranks */
+    c->count = 1 + uniform(p, most / d->elem);
+    if (uniform(p, 2))
+        sum_matrix(p, d, c);
     c->bytes = c->count * d->elem;
 }
 
@@ -83,14 +116,14 @@ void draw_call(struct planner *p, struct draft *d, int comm)
         draw_matrix(p, d, c);
         return;
     }
-    if (c->kind == OP_SCATTER && uniform(p, 3)) {
+    if ((c->kind == OP_SCATTER || (c->kind == OP_REDUCE && has(p, KIND_sums))) && uniform(p, 3)) {
         draw_sum(p, d, c);
         return;
     }
     int t;
     do
         t = (int)uniform(p, TYPES);
-    while ((c->kind == OP_REDUCE || c->kind == OP_SCATTER) && !types[t].integer);
+    while (is_sum(c) && !types[t].integer);
     const size_t most =
         c->kind == OP_GATHER || c->kind == OP_SCATTER || !uniform(p, 2) ? p->plan->shard : 2 * p->plan->shard;
     d->elem = types[t].bytes;
@@ -113,6 +146,8 @@ static void place_call(struct planner *p, int rank, struct draft *d, int i, cons
     d->stream[rank] = any_stream(p, rank);
     *to = (struct place){order[i], 0};
     *from = (struct place){order[MOST_GROUP + (int)draw(p, rank, 2)], 0};
+    if (d->sent && has(p, KIND_sums)) /* integers of two types do not lie in one buffer */
+        from->buffer = order[MOST_GROUP + (d->sent == SOURCE_HALVES)];
     if (!d->k && !ONE_IN(p, rank, 3))
         to->off = draw(p, rank, (p->plan->size[to->buffer] - all) / d->elem + 1) * d->elem;
     if (!ONE_IN(p, rank, 3))
@@ -149,8 +184,8 @@ void prepare(struct planner *p, int rank, const struct draft *d)
  * buffer. */
 void prepare_matrix(struct planner *p, int rank, const struct draft *d)
 {
-    if (d->k || d->integers)
-        fill(p, rank, any_stream(p, rank), d->from[rank], sent_bytes(p->plan, call_of(p, d)), SOURCE_INTEGERS);
+    if (d->sent)
+        fill(p, rank, any_stream(p, rank), d->from[rank], sent_bytes(p->plan, call_of(p, d)), d->sent);
 }
 
 void put_call(struct planner *p, int rank, const struct draft *d)
@@ -283,13 +318,21 @@ void draw_parts(struct planner *p, struct draft *d, int n)
     }
 }
 
+bool adds_up(struct planner *p, const struct draft *d)
+{
+    for (int r = 0; r < p->plan->nranks; r++)
+        if (is_sum(call_of(p, d)) && d->from[r].buffer == d->to[r].buffer)
+            return true;
+    return false;
+}
+
 static bool alike(const struct plan *plan, const struct draft *d, int n)
 {
     const enum op_kind kind = plan->calls[d[0].number].kind;
     for (int i = 1; i < n; i++)
         if (plan->calls[d[i].number].kind != kind)
             return false;
-    return kind == OP_GATHER || kind == OP_SCATTER;
+    return kind == OP_GATHER || kind == OP_SCATTER || kind == OP_REDUCE;
 }
 
 void behind_call(struct planner *p, int rank, const struct draft *d)

@@ -32,28 +32,45 @@ static void throw_away(struct planner *p)
     }
 }
 
-/* All ranks record a call, and launch it once or twice. NCCL does not promise an order between what a graph runs and
- * the communicator's other calls, so the program makes one. */
+/* All ranks record a call, or two, and launch that once or twice. NCCL does not promise an order between what a graph
+ * runs and the communicators' other calls, so the program makes one. */
+static void put_replay(struct planner *p, int rank, struct draft *d, int n, int launches)
+{
+    struct known *known = &p->known[rank];
+    const int stream = d[n - 1].stream[rank] = d[0].stream[rank];
+    for (int i = 0; i < n; i++) {
+        make_edges(p, rank, &d[i], 1);
+        need_all(p, rank, stream, &known->seen[COMM + call_of(p, &d[i])->comm]);
+    }
+    record_calls(p, rank, d, n, launches);
+    for (int i = 0; i < n; i++)
+        note_calls(p, rank, &d[i], 1);
+    for (int i = 0; i < n; i++)
+        known->graphs[call_of(p, &d[i])->comm] = known->seen[stream];
+}
+
 static void replay(struct planner *p)
 {
-    struct draft d;
-    draw_call(p, &d, (int)uniform(p, (uint64_t)p->plan->ncomms));
-    struct call *c = call_of(p, &d);
-    const int launches = c->kind == OP_REDUCE || c->kind == OP_SCATTER ? 1 : 1 + (int)uniform(p, 2);
-    draw_parts(p, &d, 1);
+    struct draft d[2];
+    const int n = has(p, KIND_sums) ? 1 + (int)uniform(p, 2) : 1;
+    bool once = false;
+    for (int i = 0; i < n; i++)
+        draw_call(p, &d[i], (int)uniform(p, (uint64_t)p->plan->ncomms));
+    draw_parts(p, d, n);
+    for (int i = 0; i < n; i++)
+        once |= adds_up(p, &d[i]);
+    const int launches = once ? 1 : 1 + (int)uniform(p, 2);
     for (int r = 0; r < p->plan->nranks; r++) {
-        prepare(p, r, &d);
-        prepare_matrix(p, r, &d);
-    }
-    for (int r = 0; r < p->plan->nranks; r++) {
-        make_edges(p, r, &d, 1);
-        need_all(p, r, d.stream[r], &p->known[r].seen[COMM + c->comm]);
-        record_calls(p, r, &d, 1, launches);
-        note_calls(p, r, &d, 1);
-        p->known[r].graphs[c->comm] = p->known[r].seen[d.stream[r]];
+        for (int i = 0; i < n; i++)
+            prepare(p, r, &d[i]);
+        for (int i = 0; i < n; i++)
+            prepare_matrix(p, r, &d[i]);
     }
     for (int r = 0; r < p->plan->nranks; r++)
-        behind_call(p, r, &d);
+        put_replay(p, r, d, n, launches);
+    for (int r = 0; r < p->plan->nranks; r++)
+        for (int i = 0; i < n; i++)
+            behind_call(p, r, &d[i]);
 }
 
 /* Each rank has a conditional node of its own kind. */
@@ -130,9 +147,8 @@ static void in_bodies(struct planner *p)
     struct draft d;
     struct body bodies[RANKS];
     draw_call(p, &d, (int)uniform(p, (uint64_t)p->plan->ncomms));
-    const enum op_kind kind = call_of(p, &d)->kind;
-    const int runs = kind == OP_REDUCE || kind == OP_SCATTER ? (int)uniform(p, 2) : (int)uniform(p, 4);
     draw_parts(p, &d, 1);
+    const int runs = (int)uniform(p, adds_up(p, &d) ? 2 : 4);
     for (int r = 0; r < p->plan->nranks; r++) {
         prepare(p, r, &d);
         prepare_matrix(p, r, &d);

@@ -5,6 +5,7 @@
 
 #include <string.h>
 
+#include "softgpu/blas/float16.h"
 #include "softgpu/blas/float8.h"
 
 /* Bytes, or for each of them 1 if it may be anything. */
@@ -61,6 +62,10 @@ void source_make(const struct plan *plan, int rank, enum source source, uint8_t 
         for (size_t i = 0; i < bytes; i += 4)
             memcpy(to + i, &factors[hash64(seed, i) % 4], 4);
         return;
+    case SOURCE_HALVES:
+        for (size_t i = 0; i < bytes / 2; i++)
+            put(API_EX_FP16, to, i, small(seed, i), false);
+        return;
     default:
         for (size_t i = 0; i < bytes; i += 8) {
             const uint64_t word = hash64(seed, i);
@@ -89,16 +94,26 @@ static uint8_t *any_at(struct host *h, int rank, struct place place)
     return in(&h->any, rank, place);
 }
 
-static float element(enum api type, const uint8_t *from, int64_t i)
+static float element(ncclDataType_t type, const uint8_t *from, int64_t i)
 {
-    uint32_t bits = 0;
-    if (type == API_S)
-        memcpy(&bits, from + i * 4, 4);
-    else
-        memcpy((char *)&bits + 2, from + i * 2, 2);
     float value;
-    memcpy(&value, &bits, 4);
-    return value;
+    uint16_t bits;
+    if (type == ncclFloat32) {
+        memcpy(&value, from + i * 4, 4);
+        return value;
+    }
+    memcpy(&bits, from + i * 2, 2);
+    return type == ncclFloat16 ? f16_to_f32(bits) : bf16_to_f32(bits);
+}
+
+static void put_element(ncclDataType_t type, uint8_t *to, int64_t i, float value)
+{
+    if (type == ncclFloat32) {
+        memcpy(to + i * 4, &value, 4);
+        return;
+    }
+    const uint16_t bits = type == ncclFloat16 ? f32_to_f16(value) : f32_to_bf16(value);
+    memcpy(to + i * 2, &bits, 2);
 }
 
 static float factor(const struct gemm *g, const uint8_t *factors, int64_t of)
@@ -140,7 +155,7 @@ static void run_scratch(struct host *h, const struct op *op)
     const bool any =
         has_any(any_at(h, op->rank, op->from), along * inner * (g->narrow ? 1 : h->plan->elem)) ||
         (g->narrow > NO_FACTORS && has_any(any_at(h, op->rank, g->factors), g->narrow == BY_ROW ? along * 4 : 4));
-    memset(any_at(h, op->rank, op->to), any, (size_t)(g->m * g->n) * 4);
+    memset(any_at(h, op->rank, op->to), any, gemm_c_bytes(g));
     if (g->scratch_bytes)
         memset(any_at(h, op->rank, g->scratch), 1, g->scratch_bytes);
 }
@@ -154,15 +169,16 @@ static void run_gemm(struct host *h, const struct op *op)
         return;
     }
     const uint8_t *x = at(h, op->rank, op->from), *w = at(h, op->rank, (struct place){WEIGHT, 0});
-    float *c = (float *)at(h, op->rank, op->to);
+    const ncclDataType_t type = plan_type(h->plan);
+    uint8_t *c = at(h, op->rank, op->to);
     for (int64_t j = 0; j < g->n; j++)
         for (int64_t i = 0; i < g->m; i++) {
             const int64_t of_x = g->x_is_b ? j : i, of_w = g->x_is_b ? i : j, rows = g->x_is_b ? g->n : g->m;
             float sum = 0;
             for (int64_t l = 0; l < g->inner; l++)
-                sum += element(h->plan->type, x, g->sums ? of_x + l * rows : l + of_x * g->inner) *
-                       element(h->plan->type, w, l + of_w * g->inner);
-            c[i + j * g->m] = sum;
+                sum += element(type, x, g->sums ? of_x + l * rows : l + of_x * g->inner) *
+                       element(type, w, l + of_w * g->inner);
+            put_element(g->c_bf16 ? ncclBfloat16 : ncclFloat32, c, i + j * g->m, sum);
         }
 }
 
@@ -210,16 +226,30 @@ static void reduce(struct host *h, const struct call *c, int rank, size_t first,
     }
 }
 
+static float combine_floats(const struct call *c, float a, float b)
+{
+    switch (c->redop) {
+    case ncclMax:
+        return a > b ? a : b;
+    case ncclMin:
+        return a < b ? a : b;
+    default:
+        return a + b;
+    }
+}
+
 /* The same of integers in floating-point types. */
-static void add_floats(struct host *h, const struct call *c, int rank, size_t first, uint8_t *to)
+static void reduce_floats(struct host *h, const struct call *c, int rank, size_t first, uint8_t *to)
 {
     const struct team *team = &h->plan->team[c->comm];
-    const enum api type = c->type == ncclFloat32 ? API_S : API_EX_BF16;
-    for (size_t i = 0; i < c->count; i++) {
-        float sum = 0;
-        for (int m = 0; m < team->size; m++)
-            sum += element(type, h->bytes.sent[team_member(h->plan, c->comm, rank, m)], (int64_t)(first + i));
-        put(type, to, i, (int)sum, false);
+    const uint8_t *sent[RANKS];
+    for (int m = 0; m < team->size; m++)
+        sent[m] = h->bytes.sent[team_member(h->plan, c->comm, rank, m)];
+    for (int64_t i = 0; i < (int64_t)c->count; i++) {
+        float value = element(c->type, sent[0], (int64_t)first + i);
+        for (int m = 1; m < team->size; m++)
+            value = combine_floats(c, value, element(c->type, sent[m], (int64_t)first + i));
+        put_element(c->type, to, i, c->redop == ncclAvg ? value / (float)team->size : value);
     }
 }
 
@@ -243,8 +273,8 @@ static void receive_sums(struct host *h, const struct call *c, int rank)
 {
     const struct place to = h->plan->ops[c->op[rank]].to;
     const size_t first = c->kind == OP_SCATTER ? (size_t)h->plan->team[c->comm].rank[rank] * c->count : 0;
-    if (c->kind == OP_SCATTER && (c->type == ncclFloat32 || c->type == ncclBfloat16))
-        add_floats(h, c, rank, first, at(h, rank, to));
+    if (is_float(c->type))
+        reduce_floats(h, c, rank, first, at(h, rank, to));
     else
         reduce(h, c, rank, first, at(h, rank, to));
     reduce_any(h, c, rank, first, any_at(h, rank, to));
@@ -278,7 +308,7 @@ static void run_call(struct host *h, const struct call *c, const struct op *op)
         send(h->plan, &h->any, c, r);
     }
     for (int r = 0; r < n; r++)
-        if (c->kind == OP_REDUCE || c->kind == OP_SCATTER) {
+        if (is_sum(c)) {
             receive_sums(h, c, r);
         } else {
             receive(h->plan, &h->bytes, c, r);

@@ -123,7 +123,7 @@ void issued(struct planner *p, int rank, int stream, int from, int to)
     uses(p, rank, stream, from, to);
 }
 
-static void hold(struct planner *p, int rank, int stream)
+void hold_stream(struct planner *p, int rank, int stream)
 {
     put_down(p, OP_HOLD, rank, stream)->value = 100 + (int)draw(p, rank, 3000);
     issued(p, rank, stream, -1, -1);
@@ -154,6 +154,6 @@ void order_step(struct planner *p, int rank)
         sync_device(p, rank);
         return;
     default:
-        hold(p, rank, s);
+        hold_stream(p, rank, s);
     }
 }

@@ -43,7 +43,7 @@ static void add_call(struct text *t, const struct plan *plan, const struct op *o
     add(t, ", %zu bytes, type %d", op->bytes, (int)c->type);
     if (c->kind == OP_BROADCAST)
         add(t, ", root %d", c->root);
-    if (c->kind == OP_REDUCE || c->kind == OP_SCATTER)
+    if (is_sum(c))
         add(t, ", operation %d", (int)c->redop);
     if (c->kind == OP_SENDRECV)
         add(t, ", %d further", c->shift);
@@ -51,8 +51,8 @@ static void add_call(struct text *t, const struct plan *plan, const struct op *o
 
 static void add_data(struct text *t, const struct op *op)
 {
-    static const char *const sources[SOURCES] = {"noise into ", "integers into ", "8-bit floats into ",
-                                                 "factors into "};
+    static const char *const sources[SOURCES] = {"noise into ", "integers into ", "8-bit floats into ", "factors into ",
+                                                 "halves into "};
     switch (op->kind) {
     case OP_COPY:
         add_place(t, "copy ", op->from);
@@ -77,7 +77,7 @@ static void add_gemm(struct text *t, const struct op *op)
     static const char *const form[2][2] = {{"gemm A' = ", "gemm A = "}, {"gemm B = ", "gemm B' = "}};
     add_place(t, form[g->x_is_b][g->sums], op->from);
     add(t, ", m %ld n %ld k %ld", (long)g->m, (long)g->n, (long)g->inner);
-    add_place(t, ", C ", op->to);
+    add_place(t, g->c_bf16 ? ", bf16 C " : ", C ", op->to);
     if (g->narrow)
         add(t, ", %s by %s", g->x_e5m2 ? "e5m2" : "e4m3", g->w_e5m2 ? "e5m2" : "e4m3");
     if (g->narrow > NO_FACTORS)

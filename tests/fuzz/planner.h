@@ -75,6 +75,8 @@ void also_writes(struct planner *p, int rank, int stream, int buffer);
 /* Some operation on streams and events alone. */
 void order_step(struct planner *p, int rank);
 void sync_stream(struct planner *p, int rank, int stream);
+/* The stream rests for a moment. */
+void hold_stream(struct planner *p, int rank, int stream);
 
 /* ---- plan_local.c ---- */
 
@@ -106,7 +108,7 @@ struct draft {
     int number; /* in plan->calls */
     size_t elem;
     int64_t k, columns; /* a gather of a matrix; 0: any bytes */
-    bool integers;      /* of the plan's type are sent */
+    enum source sent;   /* SOURCE_NOISE: any bytes */
     struct place from[RANKS], to[RANKS];
     int stream[RANKS];
 };
@@ -121,6 +123,8 @@ void put_calls(struct planner *p, const struct draft *d, int n, bool grouped);
 void note_calls(struct planner *p, int rank, const struct draft *d, int n);
 
 /* A call of the communicator; each rank's part of the calls of a step. */
+/* ncclAvg where it is exact, of so many ranks as a power of two; else ncclSum. */
+ncclRedOp_t exact_average(const struct planner *p, int comm);
 void draw_call(struct planner *p, struct draft *d, int comm);
 void draw_parts(struct planner *p, struct draft *d, int n);
 /* Poison, and what is sent: the latter behind the former of all calls of a group. */
@@ -129,6 +133,9 @@ void prepare_matrix(struct planner *p, int rank, const struct draft *d);
 void put_call(struct planner *p, int rank, const struct draft *d);
 /* What may come behind it. */
 void behind_call(struct planner *p, int rank, const struct draft *d);
+
+/* How often it is run makes a difference: of the sum of a buffer into itself, on some rank. */
+bool adds_up(struct planner *p, const struct draft *d);
 
 void calls_step(struct planner *p);
 /* The victim's fate may come now: at the beginning of a step, before its part in a call, or after it. */
@@ -139,11 +146,11 @@ void fate_moment(struct planner *p, enum moment moment);
 
 void capture_step(struct planner *p);
 
-/* ---- plan_scatter.c ---- */
+/* ---- plan_product.c ---- */
 
-/* A GEMM of one of the program's few shapes on each rank, and the reduce-scatter of what it makes: as always, or with
- * something in between, or otherwise. */
-void scatter_step(struct planner *p);
+/* A GEMM of one of the program's few shapes on each rank, and the reduce-scatter or all-reduce of what it makes: as
+ * always, or with something in between, or otherwise. */
+void product_step(struct planner *p);
 
 /* ---- plan_narrow.c ---- */
 

@@ -76,11 +76,12 @@ static void multiply(struct player *p, const struct op *op)
     const int64_t ldx = g->sums ? g->x_is_b ? g->n : g->m : g->inner;
     cublasHandle_t blas = player_handle(p, op);
     p->in_gemm++;
-    const cublasStatus_t got = g->narrow
-                                   ? narrow_status(p, op)
-                                   : gemm_status(p->plan->type, blas, g->x_is_b || !g->sums, g->x_is_b && g->sums, g->m,
-                                                 g->n, g->inner, g->x_is_b ? w : x, g->x_is_b ? g->inner : ldx,
-                                                 g->x_is_b ? x : w, g->x_is_b ? ldx : g->inner, 0, at(p, op->to), g->m);
+    const cublasStatus_t got =
+        g->narrow
+            ? narrow_status(p, op)
+            : gemm_status(g->c_bf16 ? API_EX_BF16_C : p->plan->type, blas, g->x_is_b || !g->sums, g->x_is_b && g->sums,
+                          g->m, g->n, g->inner, g->x_is_b ? w : x, g->x_is_b ? g->inner : ldx, g->x_is_b ? x : w,
+                          g->x_is_b ? ldx : g->inner, 0, at(p, op->to), g->m);
     if (got != CUBLAS_STATUS_SUCCESS)
         told_by_gemm(p, got);
     p->in_gemm++;

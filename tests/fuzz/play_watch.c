@@ -23,11 +23,13 @@ static bool never_made(const struct plan *plan, const struct call *c)
     return at > fate && (plan->ops[fate].stream < 0 || plan->ops[fate].stream == plan->ops[at].stream);
 }
 
-/* FUZZ_SCATTERS_TOLD in the environment: slipring takes all reduce-scatters that it can. */
+/* FUZZ_SCATTERS_TOLD, FUZZ_REDUCES_TOLD in the environment: slipring takes all reduce-scatters, all-reduces, that it
+ * can. */
 static bool rings(const struct call *c)
 {
-    const bool adds = c->redop == ncclSum && (c->type == ncclFloat32 || c->type == ncclBfloat16);
-    return c->kind == OP_GATHER || (c->kind == OP_SCATTER && adds && getenv("FUZZ_SCATTERS_TOLD"));
+    const bool adds = (c->redop == ncclSum || c->redop == ncclAvg) && is_float(c->type);
+    return c->kind == OP_GATHER ||
+           (is_sum(c) && adds && getenv(c->kind == OP_SCATTER ? "FUZZ_SCATTERS_TOLD" : "FUZZ_REDUCES_TOLD"));
 }
 
 static bool with_victim(const struct plan *plan, const struct call *c, int rank)

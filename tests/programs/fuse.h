@@ -9,6 +9,7 @@ enum api {
     API_EX_BF16,
     API_EX64_BF16,
     API_EX_FP16,
+    API_EX_BF16_C, /* C is bf16, too */
     API_EX_TF32,   /* fp32 with a TF32 compute type */
     API_EX_DEVICE, /* bf16, alpha and beta on the device */
     API_S,

@@ -14,7 +14,7 @@ size_t api_elem(enum api api)
 
 size_t api_elem_c(enum api api)
 {
-    return api == API_D ? 8 : api == API_H ? 2 : 4;
+    return api == API_D ? 8 : api == API_H || api == API_EX_BF16_C ? 2 : 4;
 }
 
 cudaDataType api_type(enum api api)
@@ -113,7 +113,7 @@ static cublasStatus_t gemm_ex(enum api api, cublasHandle_t h, cublasOperation_t 
 {
     const float one = 1, *alpha = api == API_EX_DEVICE ? device_scalars : &one;
     const float *betas = api == API_EX_DEVICE ? device_scalars + 1 : &beta;
-    cudaDataType t = api_type(api);
+    cudaDataType t = api_type(api), of_c = api == API_EX_BF16_C ? CUDA_R_16BF : CUDA_R_32F;
     if (api == API_EX64_BF16)
         return cublasGemmEx_64(h, ta, tb, m, n, k, &one, a, t, lda, b, t, ldb, &beta, c, CUDA_R_32F, ldc,
                                CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT);
@@ -127,7 +127,7 @@ static cublasStatus_t gemm_ex(enum api api, cublasHandle_t h, cublasOperation_t 
         return cublasGemmStridedBatchedEx(h, ta, tb, (int)m, (int)n / 2, (int)k, &one, a, t, (int)lda, 0, b, t,
                                           (int)ldb, ldb * (n / 2), &beta, c, CUDA_R_32F, (int)ldc, ldc * (n / 2), 2,
                                           CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT);
-    return cublasGemmEx(h, ta, tb, (int)m, (int)n, (int)k, alpha, a, t, (int)lda, b, t, (int)ldb, betas, c, CUDA_R_32F,
+    return cublasGemmEx(h, ta, tb, (int)m, (int)n, (int)k, alpha, a, t, (int)lda, b, t, (int)ldb, betas, c, of_c,
                         (int)ldc, api == API_EX_TF32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F,
                         CUBLAS_GEMM_DEFAULT);
 }
