@@ -37,7 +37,7 @@ METADATA = """\
 Metadata-Version: 2.1
 Name: slipring
 Version: {version}
-Summary: Faster NCCL all-gathers and reduce-scatters for unchanged CUDA programs
+Summary: Faster NCCL all-gathers, reduce-scatters and all-reduces for unchanged CUDA programs
 License: Apache-2.0
 Requires-Python: >=3.9
 Classifier: License :: OSI Approved :: Apache Software License

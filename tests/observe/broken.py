@@ -103,7 +103,7 @@ def value_cases(lines):
             yield Case("%s.context is %r" % (event, context[:20]), *changed(lines, event, context=context), '"context"')
     yield Case("the largest context", changed(lines, "tried", context="f" * 16)[0], None, "", 0)
     yield Case("duels and ways without what they need not have", encode([{k: v for k, v in x.items() if x["event"] not in ("duel", "site_way") or k not in ("ring_ms", "nccl_ms", "op", "context")} for x in lines]), None, "", 0)
-    for field, value in [("context", "c"), ("op", "reducescatter")]:
+    for field, value in [("context", "c"), ("op", "reducescatter"), ("op", "allreduce")]:
         i = index_of(lines, "tried")
         yield Case("two sites at once, by %s" % field, encode(lines[:i] + [dict(lines[i], **{field: value})] + lines[i:]), None, "", 0)
     yield Case("another reason", changed(lines, "site_way", reason=NASTY)[0], None, "", 0)

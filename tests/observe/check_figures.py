@@ -18,7 +18,7 @@ import subprocess
 import sys
 import tempfile
 
-from check_scatters import check_scatters
+from check_scatters import WORDS, check_scatters
 
 UNITS = {"ns": 1, "µs": 1e3, "ms": 1e6, "s": 1e9}
 BYTES = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
@@ -165,7 +165,7 @@ def check_text(text, lines):
     check(all(len(l) <= 100 and l == l.rstrip() for l in text.split("\n")), "a line is longer than 100 columns or ends in spaces")
     raw, nranks = sites(lines), max(x.get("nranks", 0) for x in lines)
     rows = [re.split(r"  +", l.strip()) for l in section(text, "Call sites").split("\n") if re.match(r"  #\d+: ", l)]
-    check(rows, "no rows in the table of call sites")
+    check(bool(rows) == bool(raw), "no rows in the table of call sites, or some without a gather")
     for row in rows:
         check_row(row, raw, nranks, reasons_of(text))
     if any(x["event"] == "gather" and x["decision"] == "ring" for x in lines):
@@ -224,8 +224,8 @@ def name_sites(ways, tried):
 
 def names_site(text, line):
     """Whether a cell names the line's size and site."""
-    m = re.match(r"([\d.]+ \w+)( \(.\))?(, reduce-scatter)?$", text)
-    return bool(m) and near(number(m.group(1), BYTES), line["shard"]) and (m.group(2) or "") == line["label"] and bool(m.group(3)) == (size_of(line)[1] == "reducescatter")
+    m = re.match(r"([\d.]+ \w+)( \(.\))?(?:, (reduce-scatter|all-reduce))?$", text)
+    return bool(m) and near(number(m.group(1), BYTES), line["shard"]) and (m.group(2) or "") == line["label"] and m.group(3) == WORDS.get(size_of(line)[1])
 
 
 def one_gemm(a, b):
@@ -252,7 +252,7 @@ def check_tried_row(row, line, chosen):
     what = "tried %s %s: " % (shard, gemm)
     check(comm == line["comm"] and names_site(shard, line), what + "communicator or shard")
     sizes = "%(m)d x %(n)d x %(k)d, " % line + ("batch %(batch)d, " % line if line["batch"] > 1 else "")
-    check(gemm == (sizes + "%(trans)s, %(type)s, %%s %(gathered)s" % line % ("sent" if line.get("op") == "reducescatter" else "gathered") if line["m"] else "no GEMM"), what + "not the GEMM %s" % line)
+    check(gemm == (sizes + "%(trans)s, %(type)s, %%s %(gathered)s" % line % ("sent" if line.get("op") in WORDS else "gathered") if line["m"] else "no GEMM"), what + "not the GEMM %s" % line)
     check(calls == "%d, %s" % (line["calls"], line["clock"]) + ", duel" * (line["stage"] == "duel"), what + "calls %s" % calls)
     check(same(ring, line["ring_ms"]) and same(nccl, line["nccl_ms"]) and same(whole, ways.pop(1, None)), what + "times %s" % row)
     check(times.keys() == ways.keys() and all(same(str(times[p]), ways[p]) for p in times), what + "parts %s" % parts)
@@ -314,7 +314,7 @@ def check_times_of_way(why, line, first, tried):
     size, whose = size_of(line), "its own times"
     rows = rows_of_choice(tried, size, line["site"], line["by"])
     if not rows and first is not line:
-        rows, whose = rows_of_choice(tried, size, first["site"], line["by"]), "times of .*? \\(a\\)(?:, reduce-scatter)?"
+        rows, whose = rows_of_choice(tried, size, first["site"], line["by"]), "times of .*? \\(a\\)(?:, (?:reduce-scatter|all-reduce))?"
     if not rows:
         return check(why == "its own times, which these logs do not have", "way: why \"%s\", without a line" % why)
     m = re.match(whose + r"(?:, of (\d+) GEMMs by their calls)?: ring (\S+), NCCL (\S+)( ms)?$", why)
@@ -477,7 +477,7 @@ def main():
     options = p.parse_args()
     lines = read(options.folder)
     lines += phases_of(lines, options)
-    check(any(x["event"] == "gather" for x in lines), "no gather in the logs")
+    check(any(x["event"] in ("gather", "scatter") for x in lines), "no gather in the logs")
     check(not options.want_fused or any(x.get("ended") == "fused" for x in lines), "no fused gather in the logs")
     check(not options.want_tried or any(x["event"] == "tried" for x in lines), "no line tried in the logs")
     with tempfile.TemporaryDirectory() as dir:

@@ -11,6 +11,8 @@ import os
 import re
 import sys
 
+import check_scatters
+
 COUNT, NUMBER, TEXT, MAYBE, YES = "count", "number", "text", "text or null", "bool"
 GEMM = {"m": COUNT, "n": COUNT, "k": COUNT, "form": MAYBE, "parts": COUNT}
 SITE = {"label": TEXT, "communicator": TEXT, "nranks": COUNT, "decision": TEXT, "reason": MAYBE, "phase": COUNT, "site": COUNT, "shard": COUNT, "dtype": MAYBE,
@@ -19,7 +21,7 @@ SITE = {"label": TEXT, "communicator": TEXT, "nranks": COUNT, "decision": TEXT, 
 BUFFER = {"op": TEXT, "buffer": TEXT, "state": TEXT, "what": TEXT, "odd_rank": NUMBER, "like_rank": NUMBER,
           **dict.fromkeys("phase site shard calls since breaks moves odd_ranks value expected ordinal size offset".split(), COUNT)}
 TOTALS = ["calls", "bytes", "substituted", "substituted_bytes", "passed", "fused", "gemm_chunks", "joined", "staged", "zero_copy", "pushed",
-          "scatters", "scatters_substituted", "scatters_fused", "scatters_produced"]
+          "scatters", "scatters_substituted", "reduces", "reduces_substituted", "scatters_fused", "scatters_produced"]
 CONTENT = ({"text": TEXT}, {"item": TEXT}, {"columns": [TEXT], "rows": [[TEXT]]})
 LAYOUT = {
     "slipring_report": COUNT, "title": TEXT, "sections": [{"id": TEXT, "title": TEXT, "content": [CONTENT]}],
@@ -27,6 +29,7 @@ LAYOUT = {
     "processes": [{"host": TEXT, "pid": COUNT, "rank": NUMBER, "version": MAYBE, "nccl": COUNT, "cuda": COUNT, "settings": MAYBE, "command": MAYBE}],
     "totals": {"known": YES, **{name: COUNT for name in TOTALS}}, "reasons": {None: COUNT},
     "overlap": {"traced": COUNT, "time_ns": COUNT, "hidden_ns": COUNT, "exposed_ns": COUNT, "late_ns": COUNT}, "call_sites": [SITE],
+    "reductions": [{"op": TEXT, "traced": COUNT, "time_ns": COUNT, "hidden_ns": COUNT, "exposed_ns": COUNT}],
     "places": [{"communicator": TEXT, **dict.fromkeys(["nranks", "silent", "calls", "sites", "symmetric", "breaks"], COUNT),
                 "ranks": [dict.fromkeys(["rank", "listed", "calls", "more", "places", "unlisted_places", "first_unlisted"], COUNT)],
                 "phases": [{"phase": COUNT, "first": COUNT, "period": COUNT, "by": TEXT}], "buffers": [BUFFER]}],
@@ -85,7 +88,11 @@ def check_figures(report, lines):
     want = {"traced": sum(x["event"] == "gather" for x in lines), "time_ns": sum(x["end"] - x["begin"] for x in ring), "exposed_ns": sum(x["exposed"] for x in ring),
             "hidden_ns": sum(max(0, x["end"] - x["begin"] - x["exposed"]) for x in ring), "late_ns": report["overlap"]["late_ns"]}
     check(report["overlap"] == want, "overlap %s, not %s" % (report["overlap"], want))
-    check(0 < want["late_ns"] < want["exposed_ns"], "late %d" % want["late_ns"])
+    check(0 < want["late_ns"] < want["exposed_ns"] or not ring and want["late_ns"] == 0, "late %d" % want["late_ns"])
+    for op, found in zip(("reducescatter", "allreduce"), report["reductions"]):
+        (n, time, hidden, exposed) = check_scatters.traced(lines, op)
+        check(found == {"op": op, "traced": n, "time_ns": time, "hidden_ns": hidden, "exposed_ns": exposed}, "traced %s: %s" % (op, found))
+    check(len(report["reductions"]) == 2, "%d reductions" % len(report["reductions"]))
     sites = report["call_sites"]
     check(sum(s["time_ns"] for s in sites if s["decision"] == "ring") == want["time_ns"], "time of the sites")
     check(sum(s["hidden_ns"] for s in sites if s["decision"] == "ring") == want["hidden_ns"], "hidden time of the sites")

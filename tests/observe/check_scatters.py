@@ -1,14 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""For check_figures.py: what a report says of reduce-scatters, from the lines. `c` is that module's: check, near, number, percentile, ..."""
+"""For check_figures.py: what a report says of reduce-scatters and all-reduces, from the lines. `c` is that module's: check, near, number, percentile, ..."""
 import collections
+import re
+
+TITLE = "Reduce-scatters and all-reduces"
+WORDS = {"reducescatter": "reduce-scatter", "allreduce": "all-reduce"}
+COUNTS = {"scatter_count": "reducescatter", "reduce_count": "allreduce"}
 
 
 def key_of(x):
-    return x["comm"], x["shard"], x["count"], x["dtype"], x["in_place"]
+    return x["comm"], x["op"], x["shard"], x["count"], x["dtype"], x["in_place"]
 
 
 def rows_of(c, text, head):
-    lines = c.section(text, "Reduce-scatters").split("\n")
+    lines = c.section(text, TITLE).split("\n")
     at = next((i for i, l in enumerate(lines) if l.startswith("  " + head)), None)
     if at is None:
         return []
@@ -23,23 +28,24 @@ def rows_of(c, text, head):
 def sites(lines):
     found = collections.defaultdict(list)
     for x in lines:
-        if x["event"] == "scatter" or x.get("op") == "reducescatter" and x["event"] in ("substitute", "pass"):
+        if x["event"] == "scatter" or x.get("op") in WORDS and x["event"] in ("substitute", "pass"):
             found[key_of(x)].append(x)
     order = {comm: i for i, comm in enumerate(dict.fromkeys(x["comm"] for x in lines if "comm" in x))}
-    return sorted(found.items(), key=lambda item: (order[item[0][0]], *item[0][1:3], item[0][4], item[0][3]))
+    return sorted(found.items(), key=lambda item: (order[item[0][0]], item[0][1] == "allreduce", *item[0][2:4], item[0][5], item[0][4]))
 
 
 def check_decisions(c, text, lines):
     rows, want = rows_of(c, text, "call site  communicator"), sites(lines)
-    c.check(len(rows) == len(want), "%d reduce-scatters, not %d" % (len(rows), len(want)))
-    for (number, comm, shape, went, gemm), (key, of) in zip(rows, want):
+    c.check(len(rows) == len(want), "%d sites, not %d" % (len(rows), len(want)))
+    for (number, comm, words, shape, went, gemm), (key, of) in zip(rows, want):
         bytes_, kind = shape.split(", ", 1)
-        c.check(comm == key[0] and c.near(c.number(bytes_, c.BYTES), key[1]) and kind == "%d %s%s" % (key[2], key[3], ", in place" * key[4]), "%s: %s, not %s" % (number, shape, key))
+        c.check(comm == key[0] and words == WORDS[key[1]], "%s: %s %s, not %s" % (number, comm, words, key))
+        c.check(c.near(c.number(bytes_, c.BYTES), key[2]) and kind == "%d %s%s" % (key[3], key[4], ", in place" * key[5]), "%s: %s, not %s" % (number, shape, key))
         reasons = {x["reason"] for x in of}
         shown = set(went.replace("NCCL: ", "").replace("; ", ", ").replace(" and ", ", ").split(", "))
         c.check(shown == reasons, "%s went to %s, not %s" % (number, went, reasons))
         made = any(x.get("made") or x.get("ended") == "fused" for x in of)
-        blocks = {"%(m)d x %(n)d x %(k)d in %(parts)d" % x for x in lines if x["event"] == "produced" and x["comm"] == key[0] and x["shard"] == key[1]}
+        blocks = {"%(m)d x %(n)d x %(k)d in %(parts)d" % x for x in lines if x["event"] == "produced" and x["comm"] == key[0] and x["shard"] == key[2]}
         c.check(set(gemm.split("; ")) <= blocks if blocks else gemm == ("whole" if made else "none known"), "%s: GEMM %s, not %s" % (number, gemm, blocks))
 
 
@@ -63,26 +69,62 @@ def check_advice(c, text, lines):
     said, n = " ".join(c.section(text, "What to do").split()), max(x.get("nranks", 0) for x in lines)
     for i, (key, of) in enumerate(sites(lines)):
         reasons = {x["reason"] for x in of}
-        room = -(-(key[1] * (n - 1)) // (2 << 20))
-        c.check(("#%d does not fit the staging slots: SLIPRING_SLOT_BYTES=%dM does" % (i + 1, room) in said) == ("reduce_scatter_room" in reasons), "advice on room of #%d" % (i + 1))
-        tried = any(x["event"] == "tried" and x["op"] == "reducescatter" and x["shard"] == key[1] for x in lines)
+        room = -(-(key[2] * (n - 1)) // (2 << 20))
+        name = WORDS[key[1]].capitalize()
+        c.check(("%s #%d does not fit the staging slots: SLIPRING_SLOT_BYTES=%dM does" % (name, i + 1, room) in said) == ("reduce_scatter_room" in reasons), "advice on room of #%d" % (i + 1))
+        tried = any(x["event"] == "tried" and x["op"] == key[1] and x["shard"] == key[2] for x in lines)
         untried = "reduce_scatter_untried" in reasons and not tried
-        c.check(("#%d: its ways were not tried to the end" % (i + 1) in said) == untried, "advice on what was not tried to the end, #%d" % (i + 1))
+        c.check(("%s #%d: its ways were not tried to the end" % (name, i + 1) in said) == untried, "advice on what was not tried to the end, #%d" % (i + 1))
     total = lambda name: sum(x.get(name, 0) for x in lines if x["event"] == "summary")
     made, wrong = total("scatters_produced"), total("scatters_produced") - total("scatters_fused")
     c.check(("%d of %d GEMMs that were computed in blocks" % (wrong, made) in said) == (wrong >= 8 and 4 * wrong > made), "advice on wrong guesses: %d of %d" % (wrong, made))
 
 
+def traced(lines, op=None, pid=None):
+    """How many, and of them together the time, and how much of it was hidden or exposed."""
+    of = [x for x in lines if x["event"] == "scatter" and op in (None, x["op"]) and pid in (None, x["pid"])]
+    time = [x["end"] - x["begin"] for x in of]
+    return len(of), sum(time), sum(max(0, t - x["exposed"]) for t, x in zip(time, of)), sum(x["exposed"] for x in of)
+
+
+def check_glance(c, text, lines, total):
+    said = " ".join(text.split("What to do")[0].split())
+    for op, name in (("reducescatter", "scatters"), ("allreduce", "reduces")):
+        (n, time, hidden, _), (calls, moved) = traced(lines, op), (total(name), total(name + "_substituted"))
+        if not calls and not n:
+            c.check(WORDS[op].capitalize() + "s " not in said, "%ss at a glance, without one" % WORDS[op])
+            continue
+        at = re.search(r"%ss (\d+) calls of all ranks; (\d+) moved to the ring, (\d+) passed to NCCL(?:; of (\S+ \S+) in (\d+) that were traced, (\S+ \S+) were hidden)?"
+                       % WORDS[op].capitalize(), said)
+        c.check(at and (int(at[1]), int(at[2]), int(at[3])) == (calls, moved, calls - moved), "%ss at a glance" % WORDS[op])
+        good = at and (n == 0 if not at[4] else n == int(at[5]) and c.near(c.number(at[4], c.UNITS), time) and c.near(c.number(at[6], c.UNITS), hidden))
+        c.check(good, "times of %ss at a glance, not %d, %d, %d" % (WORDS[op], n, time, hidden))
+
+
+def check_ranks(c, text, lines):
+    rows = re.findall(r"^  (rank \d+) +(\d+)  +(\S+ \S+|-) +(\S+ \S+|-) +(\d+%|-)$", c.section(text, "Ranks"), re.M)
+    want = {"rank %d" % x["rank"]: traced(lines, pid=x["pid"]) for x in lines if x["event"] == "summary"} if traced(lines)[0] else {}
+    c.check(len(rows) == len(want), "%d rows of ranks, not %d" % (len(rows), len(want)))
+    for rank, n, time, exposed, overlap in rows:
+        good = int(n) == want[rank][0] and (not want[rank][0] or c.near(c.number(time, c.UNITS), want[rank][1]) and c.near(c.number(exposed, c.UNITS), want[rank][3]))
+        c.check(good, "traced of %s: %s, %s, %s" % (rank, n, time, exposed))
+        c.check(not want[rank][0] or abs(float(overlap[:-1]) - 100 * want[rank][2] / want[rank][1]) <= 0.51, "overlap of %s: %s" % (rank, overlap))
+
+
 def check_scatters(c, text, lines):
-    if not any(x["event"] == "scatter" or x.get("op") == "reducescatter" for x in lines):
-        return c.check("Reduce-scatters" not in text, "a section of reduce-scatters, without one")
-    said = " ".join(c.section(text, "Reduce-scatters").split())
-    for name, words in (("scatters", "%d calls of all ranks;"), ("scatters_substituted", "%d went over the ring"), ("scatters_fused", "%d of these behind"), ("scatters_produced", "%d GEMMs were")):
-        total = sum(x.get(name, 0) for x in lines if x["event"] == "summary")
-        c.check(words % total in said, "%s is not %d" % (name, total))
+    if not any(x["event"] == "scatter" or x.get("op") in WORDS for x in lines):
+        return c.check(TITLE not in text, "a section of reduce-scatters, without one")
+    said, total = " ".join(c.section(text, TITLE).split()), lambda name: sum(x.get(name, 0) for x in lines if x["event"] == "summary")
+    for name, words in (("scatters", "%d reduce-scatters of all ranks, %d of them over the ring"), ("reduces", "%d all-reduces of all ranks, %d of them over the ring")):
+        want = words % (total(name), total(name + "_substituted"))
+        c.check((want in said) == (total(name) > 0), "it does not say %s" % want)
+    for name, words in (("scatters_fused", "%d of those over the ring went behind"), ("scatters_produced", "%d GEMMs were")):
+        c.check(words % total(name) in said, "%s is not %d" % (name, total(name)))
+    check_glance(c, text, lines, total)
+    check_ranks(c, text, lines)
     counts = collections.Counter()
     for x in lines:
-        if x["event"] == "scatter_count":
+        if x["event"] in COUNTS:
             counts[x["reason"]] += x["n"]
     c.check({row[0]: int(row[1]) for row in rows_of(c, text, "reason") if row[1] != "-"} == counts, "counts of reasons are not %s" % counts)
     check_decisions(c, text, lines)

@@ -2,13 +2,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Writes logs as libslipring.so does (SLIPRING_LOG_FORMAT=json, TRACE=1), of a run that never was: for tests of what reads them.
 
-    make_logs.py FOLDER [--ranks 4] [--calls 24] [--seed 1] [--untraced] [--slow-rank R] [--start NS] [--tried] [--old] [--graphs] [--scatters]
+    make_logs.py FOLDER [--ranks 4] [--calls 24] [--seed 1] [--untraced] [--slow-rank R] [--start NS] [--tried] [--old] [--graphs] [--scatters [--reduces]]
 
 One communicator whose calls repeat every three: a fused gather (32 MiB shards), one that a copy makes wait (8 MiB), one that the
 host waits for (1 MiB, in place); in each iteration a passed gather of 64 KiB and an AllReduce. The second site's receive buffer
 differs on the last rank. --tried: rank 0 has tried the ways of its call sites, some twice; with --old, by a library that tells no
 contexts, duels and ways. --graphs:
-the second site's gathers are in graphs, and every other one of the third's. --scatters: reduce-scatters as well (scatter_logs.py). All figures follow from the arguments.
+the second site's gathers are in graphs, and every other one of the third's. --scatters: reduce-scatters as well, or all-reduces (scatter_logs.py). All figures follow from the arguments.
 """
 import argparse
 import json
@@ -117,9 +117,9 @@ def passed(r, call, t):
 
 
 def places(r, calls):
-    """The last rank's receive buffer of site 1 is in another allocation; with --scatters the fourth call is a reduce-scatter."""
+    """The last rank's receive buffer of site 1 is in another allocation; with --scatters the fourth call is one of these."""
     n = r.args.ranks
-    sites = [(shard, in_place, "allgather") for shard, in_place, _, _ in SITES] + [(1 << 20, 0, "reducescatter")] * bool(r.args.scatters)
+    sites = [(shard, in_place, "allgather") for shard, in_place, _, _ in SITES] + [(1 << 20, 0, scatter_logs.op_of(r))] * bool(r.args.scatters)
     for site, (shard, in_place, op) in enumerate(sites):
         odd = site == 1 and r.rank == n - 1
         recv = {"ordinal": 5 if odd else 2 * site, "size": shard * n, "offset": 0}
@@ -225,6 +225,7 @@ def main():
     p.add_argument("--old", action="store_true")
     p.add_argument("--graphs", action="store_true")
     p.add_argument("--scatters", action="store_true")
+    p.add_argument("--reduces", action="store_true")
     p.add_argument("--slow-rank", type=int, default=-1)
     args = p.parse_args()
     os.makedirs(args.folder, exist_ok=True)

@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 # Tests of slipring report and slipring trace.
 #
-#   report.sh figures|scatters|tried|advice|json|page|broken|runs|record|record_tried|record_scatters|record_callers|events|fields
+#   report.sh figures|scatters|tried|advice|json|page|broken|runs|record|record_tried|record_scatters|record_reduces|record_callers|events|fields
 #
-# From CMake: SLIPRING_REPORT, SLIPRING_TRACE_TOOL, LAUNCHER; for those that record also SLIPRING_LIB, SOFTGPU_DIR, AG_GEMM, SCATTER, SITES, NAMED.
+# From CMake: SLIPRING_REPORT, SLIPRING_TRACE_TOOL, LAUNCHER; for those that record also SLIPRING_LIB, SOFTGPU_DIR, AG_GEMM, SCATTER, SITES, NAMED, COLLECTIVES.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 dir=$(mktemp -d)
@@ -56,6 +56,24 @@ scatters() {
     ! grep -q "from the first part that travels" "$dir/text" || fail "times without a trace"
     "$SLIPRING_REPORT" --html "$dir/page" "$dir/logs"
     has "$dir/page" "reduce-scatter, fused" "sum of part 3" "push to 2"
+    python3 "$here/make_logs.py" "$dir/reduces" --scatters --reduces --calls 40 --ranks 3
+    python3 "$here/check_figures.py" "${tools[@]}" --want-fused --want-arrows --want-tried --twice "$dir/reduces"
+    "$SLIPRING_REPORT" --html "$dir/page" --json "$dir/json" --text "$dir/text" "$dir/reduces"
+    has "$dir/page" "all-reduce, fused" ">copy<" "pull from 2"
+    python3 "$here/check_json.py" "$dir/json" "$dir/text" "$dir/reduces"
+    while read -r change told; do
+        printf '#!/bin/sh\n"%s" "$@" | sed "%s"\n' "$SLIPRING_REPORT" "$change" >"$dir/wrong"
+        chmod +x "$dir/wrong"
+        ! python3 "$here/check_figures.py" --report "$dir/wrong" --trace "$SLIPRING_TRACE_TOOL" "$dir/reduces" >"$dir/told" || fail "$change passes"
+        has "$dir/told" "$told"
+    done <<'END'
+s/#4\(.*\)all-reduce/#4\1reduce-scatter/ not
+s/All-reduce.#5/Reduce-scatter.#5/ advice.on.room
+s/=300M/=301M/ advice.on.room
+s/30.of.them/31.of.them/ does.not.say
+s/All-reduces\(.*\)120.calls/All-reduces\1121.calls/ at.a.glance
+s/\(rank.1.*[[:space:]]\)10\([[:space:]].*%\)$/\112\2/ traced.of.rank
+END
     while read -r change told; do
         printf '#!/bin/sh\n"%s" "$@" | sed "/^Reduce-scatters/,/^Ranks that/{%s}\n/^What to do/,/^Call sites/{%s}"\n' "$SLIPRING_REPORT" "$change" "$change" >"$dir/wrong"
         chmod +x "$dir/wrong"
@@ -69,7 +87,7 @@ s/4096.x.8192/4096.x.4096/ GEMM
 s/36.fused/35.fused/ measured
 s/none.known/whole/ GEMM
 s/8388608.bf16/8388607.bf16/ not
-s/\(bf16[[:space:]]*\)ring/\1NCCL/ went
+s/\(16.MiB,[[:space:]]*\)ring/\1NCCL/ went
 s/80\([[:space:]]*the.call\)/81\1/ counts
 END
 }
@@ -263,6 +281,27 @@ record_scatters() {
     "$SLIPRING_REPORT" "$dir/mixed" >"$dir/text"
     has "$dir/text" "every 4 calls, from call 1 on" "site 0" "site 2"
     ! grep -e "#[0-9]*: site [13]" "$dir/text" || fail "a reduce-scatter is taken for a gather"
+}
+
+# All-reduces, likewise: behind GEMMs, in graphs, and tried, with no gather beside them.
+record_reduces() {
+    local run=("$LAUNCHER" run --lib "$SLIPRING_LIB" --set min_bytes=0 --set slot_bytes=64K --set flop_per_byte=0)
+    export LD_LIBRARY_PATH="$SOFTGPU_DIR${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
+    "${run[@]}" --set all_reduce=always --record "$dir/fused" -- "$SCATTER" ex-bf16-nn 3a >"$dir/out"
+    "${run[@]}" --set all_reduce=always --record "$dir/graphs" -- "$SCATTER" graph-bf16 2a >"$dir/out"
+    "${run[@]}" --set trials=1 --set trials_after=2 --record "$dir/tried" -- "$COLLECTIVES" --bytes 32768 --func allreduce,reducescatter --rounds 60 >"$dir/out"
+    unset LD_LIBRARY_PATH
+    python3 "$here/check_figures.py" "${tools[@]}" --want-fused --want-arrows "$dir/fused"
+    python3 "$here/check_figures.py" "${tools[@]}" --want-fused --want-arrows "$dir/graphs"
+    python3 "$here/check_figures.py" "${tools[@]}" --want-tried "$dir/tried"
+    "$SLIPRING_REPORT" --text "$dir/text" --html "$dir/page" "$dir/fused"
+    has "$dir/text" "^  All-reduces  *36 calls of all ranks; 36 moved" "^36 all-reduces of all ranks, 36 of them over the ring\. 30 " "^Nothing is missing\."
+    ! grep -q "Of those moved\|Overlap reached" "$dir/text" || fail "figures of gathers, without one"
+    has "$dir/page" "all-reduce, fused" ">copy<"
+    "$SLIPRING_REPORT" "$dir/graphs" >"$dir/text"
+    has "$dir/text" "all-reduce .*ring and graph"
+    "$SLIPRING_REPORT" "$dir/tried" >"$dir/text"
+    has "$dir/text" "16 KiB, all-reduce  "
 }
 
 # Who calls, as a program has named it: in text, page and JSON; by the place in the period, by shape, and of reduce-scatters.

@@ -96,6 +96,11 @@ foreach(n 2 3)
     --line "1 buffer: (op, site, buffer, offset, state) == ('reducescatter', 3, 'both', 0, 'symmetric')"
     --line "7 buffer: state == 'symmetric' and since == site + 1" ${mixed} -- ${sites} ${n} 40 mixed ENV ${symmetry_env})
 endforeach()
+foreach(n 2 3)
+  run(symmetry_reduced_${n} 120 ${symmetry} --set SLIPRING_ALL_REDUCE=always --line "1 phase: (phase, first, period, by) == (1, 1, 2, 'places')"
+    --line "1 buffer: (op, site, buffer, offset, state) == ('allreduce', 1, 'both', 0, 'symmetric')" --line "3 buffer: state == 'symmetric'"
+    --line "1 comm: (calls, silent, sites, symmetric, breaks) == (80, 0, 2, 2, 0)" ${listed} -- ${sites} ${n} 40 reduced ENV ${symmetry_env})
+endforeach()
 set(passed --line "1 comm: (calls, silent, sites, symmetric, breaks) == (80, 0, 2, 2, 0)" ${listed})
 run(symmetry_mixed_passed 120 ${symmetry} --set SLIPRING_REDUCE_SCATTER=off --line "1 phase: (phase, first, period, by) == (1, 1, 2, 'places')"
   --line "4 buffer: op == 'allgather'" ${passed} -- ${sites} 2 40 mixed ENV ${symmetry_env})

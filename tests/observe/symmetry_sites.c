@@ -25,6 +25,7 @@
  *   ahead        the first rank makes all its calls before the others begin
  *   mixed        an iteration is a gather at site 0, a reduce-scatter of as many bytes, a gather at site 1, and a
  *                reduce-scatter in place
+ *   reduced      an iteration is a gather at site 0, and an all-reduce in place
  *   two          a second communicator gathers once in an iteration, from the buffers of site 2
  */
 #include <string.h>
@@ -125,6 +126,13 @@ static void mixed(struct work *w)
                            w->r->stream));
 }
 
+static void reduced(struct work *w)
+{
+    const size_t count = shards[0] / sizeof(float) * (size_t)w->r->nranks;
+    call(w, 0);
+    NCCL(ncclAllReduce(w->parts, w->parts, count, ncclFloat32, ncclSum, w->r->comm, w->r->stream));
+}
+
 static void iterate(struct work *w, int iteration)
 {
     move_buffers(w, iteration);
@@ -138,8 +146,8 @@ static void iterate(struct work *w, int iteration)
         call(w, 2);
         return;
     }
-    if (is(w, "mixed")) {
-        mixed(w);
+    if (is(w, "mixed") || is(w, "reduced")) {
+        (is(w, "mixed") ? mixed : reduced)(w);
         return;
     }
     bool second = is(w, "phases") && iteration >= w->plan->at;
@@ -180,7 +188,7 @@ static void body(struct rank *r)
     make_buffers(&w);
     if (is(&w, "many"))
         w.many = memory((size_t)MANY * MANY_STEP);
-    if (is(&w, "mixed")) {
+    if (is(&w, "mixed") || is(&w, "reduced")) {
         w.parts = (float *)(void *)memory(shards[0] * (size_t)r->nranks);
         w.sum = (float *)(void *)memory(shards[0]);
         CUDA(cudaMemsetAsync(w.parts, 0, shards[0] * (size_t)r->nranks, r->stream));

@@ -111,6 +111,26 @@ run(trace_scatter_graph_mixed 120 ${trace_sh} --want "0 < n('scatter-graph') < n
   -- $<TARGET_FILE:scatter> graph-mixed 3 ENV ${trace})
 run(trace_scatter_graph_some 120 ${trace_sh} --want "0 < n('scatter-graph') < n('scatter')" -- ${scattered} -- $<TARGET_FILE:scatter> graph-turns 2
   ENV ${trace} SLIPRING_TRACE=3)
+# All-reduces, on their lane of copies as well.
+set(reduced --set SLIPRING_ALL_REDUCE=always --set SLIPRING_SLOT_BYTES=64K --set SLIPRING_FLOP_PER_BYTE=0)
+foreach(ranks 2a 3a 3ta)
+  run(trace_reduce_fused_${ranks} 120 ${trace_sh} --want "0 < n('scatter-fused') < n('scatter') == n('reduce')" -- ${reduced}
+    --hasnt "communicator_failed" -- $<TARGET_FILE:scatter> ex-bf16-nn ${ranks} ENV ${trace})
+  run(trace_reduce_in_place_${ranks} 120 ${trace_sh} --want "6 < n('scatter') == n('reduce')" -- ${reduced} --hasnt "communicator_failed"
+    -- $<TARGET_FILE:scatter> in-place ${ranks} ENV ${trace})
+endforeach()
+run(trace_reduce_side 120 ${trace_sh} --want "0 < n('scatter-fused') < n('reduce')" -- ${reduced} --hasnt "communicator_failed"
+  -- $<TARGET_FILE:scatter> side 3a ENV ${trace})
+run(trace_reduce_uneven 120 ${trace_sh} --want "n('reduce') > n('scatter-fused') == 0" -- ${reduced} --set SLIPRING_MIN_BYTES=0
+  --hasnt "communicator_failed" -- $<TARGET_FILE:scatter> uneven 3a ENV ${trace})
+run(trace_reduce_overwritten 120 ${trace_sh} --want "n('reduce') > 4" -- ${reduced} --hasnt "communicator_failed"
+  -- $<TARGET_FILE:scatter> overwritten-always 3a ENV ${trace})
+foreach(ranks 2a 3ta)
+  run(trace_reduce_graph_fused_${ranks} 120 ${trace_sh} --want "n('scatter-graph') == 8 <= n('scatter-fused') < n('reduce')" -- ${reduced}
+    --hasnt "communicator_failed" -- $<TARGET_FILE:scatter> graph-bf16 ${ranks} ENV ${trace})
+endforeach()
+run(trace_reduce_passed 120 ${trace_sh} --want "n('AllReduce') > 6 and n('scatter') == 0" -- --set SLIPRING_ALL_REDUCE=off
+  -- $<TARGET_FILE:scatter> ex-bf16-nn 2a ENV ${trace})
 # What stays with NCCL is measured as all its operations are.
 run(trace_scatter_passed 120 ${trace_sh} --want "n('ReduceScatter') > 6 and n('scatter') == 0" -- --set SLIPRING_REDUCE_SCATTER=off
   -- $<TARGET_FILE:scatter> ex-bf16-nn 2 ENV ${trace})
@@ -173,6 +193,8 @@ run(trace_mutant_numbered_twice 120 MUTANT trace_numbered_twice ${trace_sh} -- -
 run(trace_mutant_scatter_other 120 MUTANT trace_scatter_other ${trace_sh} -- ${scattered} -- $<TARGET_FILE:scatter> loop 2 ENV ${trace})
 run(trace_mutant_scatter_early 120 MUTANT trace_scatter_early ${trace_sh} -- ${scattered} -- $<TARGET_FILE:scatter> loop 2 ENV ${trace})
 run(trace_mutant_scatter_uncounted 120 MUTANT trace_scatter_uncounted ${trace_sh} -- ${scattered} -- $<TARGET_FILE:scatter> ex-bf16-nn 2 ENV ${trace})
+run(trace_mutant_reduce_early_end 120 MUTANT trace_reduce_early_end ${trace_sh} -- ${reduced} -- $<TARGET_FILE:scatter> ex-bf16-nn 2a ENV ${trace})
+run(trace_mutant_reduce_unnamed 120 MUTANT trace_reduce_unnamed ${trace_sh} -- ${reduced} -- $<TARGET_FILE:scatter> ex-bf16-nn 2a ENV ${trace})
 run(trace_mutant_scatter_all_waits 120 MUTANT trace_scatter_all_waits ${trace_sh} -- ${scattered} -- $<TARGET_FILE:scatter> loop 2 ENV ${trace})
 run(trace_mutant_graph_kept 120 MUTANT trace_graph_kept ${trace_sh} -- --set SLIPRING_GRAPHS=on -- ${calls} 2 replays 20 ENV ${trace})
 run(trace_mutant_graph_not_back 120 MUTANT trace_graph_not_back ${trace_sh} -- --set SLIPRING_GRAPHS=on --set SLIPRING_TRACE=3

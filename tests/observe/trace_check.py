@@ -178,7 +178,7 @@ def check_rank(where, lines, options):
         if g["decision"] == "ring":
             check_ring(here, g, start["nranks"], g["crank"])
     for s in lines["scatter"]:
-        here = f"{where}, reduce-scatter {s['call']}"
+        here = f"{where}, {s['op']} {s['call']}"
         s["start"] = start
         expect(s["spans"] == len(s["spans_of"]) and s["cut"] == 0, here, f"{len(s['spans_of'])} spans, {s['spans']} said, {s['cut']} cut")
         check_scatter(expect, here, s, start["nranks"], s["crank"])
@@ -199,6 +199,7 @@ def totals(comms, rank):
     gathers = [g for lines in mine for g in lines["gather"]]
     count = collections.Counter(g["decision"] for g in gathers)
     count.update("scatter" for lines in mine for s in lines["scatter"])
+    count.update("reduce" for lines in mine for s in lines["scatter"] if s["op"] == "allreduce")
     count.update("scatter-fused" for lines in mine for s in lines["scatter"] if s["ended"] == "fused")
     count.update("scatter-graph" for lines in mine for s in lines["scatter"] if s["reason"] == "graph")
     count.update("graph" for g in gathers if g["reason"] == "graph")
@@ -258,7 +259,7 @@ def main(args):
             scatters[name, s["call"]][rank] = s
     for (name, call), ranks in scatters.items():
         if not options & {"not-all", "differ"}:
-            expect(len(ranks) == next(iter(ranks.values()))["start"]["nranks"], f"{name} reduce-scatter {call}", f"only ranks {sorted(ranks)} have it")
+            expect(len(ranks) == next(iter(ranks.values()))["start"]["nranks"], f"{name} call {call}", f"only ranks {sorted(ranks)} have it")
         check_scatter_across(expect, ranks)
     for (name, call), ranks in calls.items():
         if not options & {"not-all", "differ"}:

@@ -30,14 +30,15 @@ grep -q '^# runs .*2;' "$work/table" && [ "$(grep -c ' channels  *yes ' "$work/o
 grep -q 'first run (exploring): begins' "$work/err" && grep -q 'second run (confirming): begins' "$work/err" || fail "no progress"
 launcher_of --check "$work/table" >"$work/out" || fail "the table is not read back"
 
-# What call sites find in a last run is in the table as well, and is used then; or that run is left out.
+# What call sites find in a last run, of both collectives, is in the table as well, and is used then; or that run is left out.
 mixed=("$collectives" --bytes 32768 --func allgather,allreduce --rounds 100)
 sites=(--set min_bytes=0 --set trials=1 --set trials_after=4)
 tune 0 -o "$work/sites" "${sites[@]}" --no-confirm --rounds 3 -- "${mixed[@]}"
-grep -qE '^site bytes=32768 ranks=2 gpu=softgpu .* gemm=none : way=(ring|nccl) # kept by slipring$' "$work/sites" && grep -q '^allreduce ' "$work/sites" ||
+grep -qE '^site bytes=32768 ranks=2 gpu=softgpu .* gemm=none : way=(ring|nccl) # kept by slipring$' "$work/sites" && grep -q '^allreduce ' "$work/sites" &&
+    grep -qE '^site op=allreduce bytes=32768 ranks=2 .* gemm=none : way=(ring|nccl) # kept by slipring$' "$work/sites" ||
     fail "no rule for the call site: $(cat "$work/sites")"
-grep -q 'last run (call sites): begins' "$work/err" && grep -q ': 1 rule for call sites$' "$work/out" || fail "the last run was not told"
-launcher_of --check "$work/sites" | grep -q '1 for call sites$' || fail "the table is not read back"
+grep -q 'last run (call sites): begins' "$work/err" && grep -q ': 2 rules for call sites$' "$work/out" || fail "the last run was not told"
+launcher_of --check "$work/sites" | grep -q '2 for call sites$' || fail "the table is not read back"
 "$launcher" run --softgpu "${sites[@]}" --set tune_file="$work/sites" --set log=info -- "${mixed[@]}" 2>&1 >"$work/out" | grep -q 'site_known .*shard=16384' ||
     fail "not known in the next run"
 tune 0 -o "$work/sites" "${sites[@]}" --no-confirm --no-sites --rounds 3 -- "${mixed[@]}"

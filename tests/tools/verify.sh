@@ -66,6 +66,16 @@ says '24 reduce-scatters stayed with NCCL: below_min_bytes'
 verify 1 --lib "$broken_sums" $always -- "$scatters" ex-bf16-nn 2
 says '^slipring verify: [0-9]+ of [0-9]+ reduce-scatters DIFFER'
 says '^  DIFFERS: rank [01] of communicator [0-9a-f]{8} \(.+\), call [0-9]+: byte 958 of the 960 of a reduce-scatter is of the bits [0-9a-f]+, the sum of what the ranks sent has [0-9a-f]+$'
+# All-reduces.
+always="--set all_reduce=always --set min_bytes=0"
+verify 0 $always -- "$scatters" in-place 2a
+says '^slipring verify: 24 all-reduces compared with NCCL.s, all bits those of the sums in rank order, and NCCL.s near$'
+says '^  24 of 24 all-reduces substituted$'
+verify 2 --set all_reduce=off --set min_bytes=0 -- "$scatters" in-place 2a
+says '24 all-reduces stayed with NCCL: all_reduce_off'
+verify 1 --lib "$broken_sums" $always -- "$scatters" ex-bf16-nn 2a
+says '^slipring verify: [0-9]+ of [0-9]+ all-reduces DIFFER'
+says '^  DIFFERS: rank [01] of communicator [0-9a-f]{8} \(.+\), call [0-9]+: byte [0-9]+ of the sums, in shards of 960 of an all-reduce, is of the bits [0-9a-f]+, the sum of what the ranks sent has [0-9a-f]+$'
 
 # Nothing to compare, and commands that fail.
 verify 2 --set min_bytes=1T -- "$gathers" 2 2000000 4096

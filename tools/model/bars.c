@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-const char *const bar_lane_names[BAR_LANES] = {"all-gather", "application", "publish",
-                                               "pull",       "NCCL",        "NCCL, handed over"};
+const char *const bar_lane_names[BAR_LANES] = {"call", "application", "publish",          "pull",
+                                               "copy", "NCCL",        "NCCL, handed over"};
 
 static bool inside(int64_t begin, int64_t end, int64_t from, int64_t to)
 {
@@ -22,7 +22,7 @@ static void add_calls(struct bars *b, const struct member *q, const struct gathe
 
 static void add_member(struct bars *b, const struct member *q, int64_t from, int64_t to, int64_t slack)
 {
-    static const enum bar_lane lanes[LANES] = {BAR_APP, BAR_PUBLISH, BAR_PULL};
+    static const enum bar_lane lanes[LANES] = {BAR_APP, BAR_PUBLISH, BAR_PULL, BAR_COPY};
     add_calls(b, q, q->gathers.at, q->gathers.n, from, to);
     add_calls(b, q, q->scatters.at, q->scatters.n, from, to);
     for (size_t i = 0; i < q->spans.n; i++) {
@@ -122,7 +122,7 @@ const char *bar_name(const struct bar *b, char *buf, size_t size)
         return span_text(b->span, buf, size);
     if (b->gather)
         snprintf(buf, size, "%s%s %" PRIu64, b->gather->pass ? "passed " : "",
-                 b->gather->scatter ? "ReduceScatter" : "AllGather", b->gather->call);
+                 slr_collectives[b->gather->op].function + strlen("nccl"), b->gather->call);
     else
         snprintf(buf, size, "%.60s", b->other->func);
     return buf;

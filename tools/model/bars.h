@@ -6,7 +6,7 @@
 
 #include "tools/model/model.h"
 
-enum bar_lane { BAR_GATHER, BAR_APP, BAR_PUBLISH, BAR_PULL, BAR_NCCL, BAR_PROFILER, BAR_LANES };
+enum bar_lane { BAR_GATHER, BAR_APP, BAR_PUBLISH, BAR_PULL, BAR_COPY, BAR_NCCL, BAR_PROFILER, BAR_LANES };
 extern const char *const bar_lane_names[BAR_LANES];
 
 /* One of gather, span and other is set; they point into the model. */

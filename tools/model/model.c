@@ -5,7 +5,7 @@
 #include "tools/model/model_tables.h"
 
 const char *const span_names[SPAN_KINDS] = {"own", "stage", "push", "pull", "wait", "gemm", "nccl", "sum"};
-static const char *const lane_names[LANES] = {"app", "publish", "pull"};
+static const char *const lane_names[LANES] = {"app", "publish", "pull", "copy"};
 enum { NOTES_MOST = 200, NOTE_TEXT = 400 };
 
 void model_init(struct model *m, struct log_reader *reader)
@@ -41,8 +41,8 @@ void model_free(struct model *m)
         vec_free(&m->comms.at[i].members);
     }
     for (size_t i = 0; i < m->processes.n; i++) {
-        vec_free(&m->processes.at[i].counts);
-        vec_free(&m->processes.at[i].scatter_counts);
+        for (int id = 0; id < SLR_COLLECTIVES; id++)
+            vec_free(&m->processes.at[i].counts[id]);
         vec_free(&m->processes.at[i].notes);
         vec_free(&m->processes.at[i].tuned);
     }
@@ -73,9 +73,18 @@ static bool passed(const struct log_record *r)
     return r->text[F_DECISION] && strcmp(r->text[F_DECISION], "pass") == 0;
 }
 
-static bool is_scatter(const struct log_record *r)
+enum slr_collective_id model_op(const struct log_record *r)
 {
-    return r->text[F_OP] && strcmp(r->text[F_OP], "reducescatter") == 0;
+    for (int id = 0; id < SLR_COLLECTIVES && r->text[F_OP]; id++)
+        if (strcmp(r->text[F_OP], slr_collectives[id].op) == 0)
+            return (enum slr_collective_id)id;
+    return SLR_ALL_GATHER;
+}
+
+/* Lines scatter of older libraries have no `op`. */
+static enum slr_collective_id op_of_traced(const struct log_record *r)
+{
+    return r->event == E_SCATTER && !r->text[F_OP] ? SLR_REDUCE_SCATTER : model_op(r);
 }
 
 static const char *text(struct model *m, const struct log_record *r, enum log_field f)
@@ -104,8 +113,8 @@ static void add_gather(struct model *m, struct member *b, const struct log_recor
                        .parts = (uint32_t)r->num[F_PARTS],
                        .in_place = r->num[F_IN_PLACE] != 0,
                        .pass = passed(r),
-                       .scatter = r->event == E_SCATTER};
-    if (g.scatter)
+                       .op = op_of_traced(r)};
+    if (r->event == E_SCATTER)
         vec_push(&b->scatters, g);
     else
         vec_push(&b->gathers, g);
@@ -115,7 +124,7 @@ static void add_span(struct model *m, struct member *b, const struct log_record 
 {
     int lane = find_name(lane_names, LANES, r->text[F_LANE]), kind = find_name(span_names, SPAN_KINDS, r->text[F_KIND]);
     if (lane < 0) {
-        log_problem(m->reader, r->line, "field \"lane\" is none that is known, expected app, publish or pull");
+        log_problem(m->reader, r->line, "field \"lane\" is none that is known, expected app, publish, pull or copy");
         return;
     }
     if (kind < 0) {
@@ -186,6 +195,7 @@ static void add_connected(struct member *b, const struct log_record *r)
 static void add_shape(struct model *m, struct member *b, const struct log_record *r)
 {
     struct shape s = {.event = r->event,
+                      .op = model_op(r),
                       .shard = (uint64_t)r->num[F_SHARD],
                       .count = (uint64_t)r->num[F_COUNT],
                       .parts = (uint64_t)r->num[F_PARTS],
@@ -206,29 +216,24 @@ static void add_shape(struct model *m, struct member *b, const struct log_record
                       .a = text(m, r, F_A),
                       .b = text(m, r, F_B),
                       .read_bytes = (uint64_t)r->num[F_READ_BYTES]};
-    if (is_scatter(r) || r->event == E_PRODUCED)
+    if (s.op != SLR_ALL_GATHER || r->event == E_PRODUCED)
         vec_push(&b->scatter_shapes, s);
     else
         vec_push(&b->shapes, s);
 }
 
-#define SET_COUNT(list, c)                                                                                             \
-    do {                                                                                                               \
-        for (size_t i_ = 0; i_ < (list)->n; i_++)                                                                      \
-            if ((list)->at[i_].reason == (c).reason) {                                                                 \
-                (list)->at[i_] = (c);                                                                                  \
-                return;                                                                                                \
-            }                                                                                                          \
-        vec_push(list, c);                                                                                             \
-    } while (0)
-
 static void add_count(struct model *m, struct process *p, const struct log_record *r)
 {
+    const enum slr_collective_id op = r->event == E_COUNT           ? SLR_ALL_GATHER
+                                      : r->event == E_SCATTER_COUNT ? SLR_REDUCE_SCATTER
+                                                                    : SLR_ALL_REDUCE;
     struct reason_count c = {text(m, r, F_REASON), (uint64_t)r->num[F_N]};
-    if (r->event == E_SCATTER_COUNT)
-        SET_COUNT(&p->scatter_counts, c);
-    else
-        SET_COUNT(&p->counts, c);
+    for (size_t i = 0; i < p->counts[op].n; i++)
+        if (p->counts[op].at[i].reason == c.reason) {
+            p->counts[op].at[i] = c;
+            return;
+        }
+    vec_push(&p->counts[op], c);
 }
 
 static void add_sums_of_process(struct process *p, const struct log_record *r)
@@ -398,7 +403,7 @@ bool model_add(void *ctx, const struct log_record *r)
     note_time(&m->processes.at[i], r);
     if ((level && (strcmp(level, "warn") == 0 || strcmp(level, "error") == 0)) || r->event == E_NOT_SHARED)
         add_note(m, &m->processes.at[i], r);
-    if (r->event == E_COUNT || r->event == E_SCATTER_COUNT)
+    if (r->event == E_COUNT || r->event == E_SCATTER_COUNT || r->event == E_REDUCE_COUNT)
         add_count(m, &m->processes.at[i], r);
     else if (r->event == E_PROCESS)
         add_about(m, &m->processes.at[i], r);

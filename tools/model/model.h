@@ -9,6 +9,7 @@
 #ifndef SLR_TOOLS_MODEL_H
 #define SLR_TOOLS_MODEL_H
 
+#include "base/counters.h"
 #include "plugin/callers/callers.h"
 #include "tools/symmetry/compare.h"
 #include "tools/log/log_read.h"
@@ -16,7 +17,7 @@
 
 #define MODEL_NONE UINT32_MAX
 
-enum lane { LANE_APP, LANE_PUBLISH, LANE_PULL, LANES };
+enum lane { LANE_APP, LANE_PUBLISH, LANE_PULL, LANE_COPY, LANES };
 enum span_kind { SPAN_OWN, SPAN_STAGE, SPAN_PUSH, SPAN_PULL, SPAN_WAIT, SPAN_GEMM, SPAN_NCCL, SPAN_SUM, SPAN_KINDS };
 extern const char *const span_names[SPAN_KINDS];
 
@@ -28,13 +29,14 @@ struct span {
     bool pass; /* of a passed all-gather: `call` counts those */
 };
 
-struct gather { /* or a reduce-scatter of the ring: line scatter */
+struct gather { /* or a call of the ring whose GEMM comes before it: line scatter */
     int64_t begin, end, exposed, clock_error;
     uint64_t call, shard, count;
     const char *reason, *ended, *dtype, *stream;
     uint32_t slot, place, push, pieces;
-    uint32_t parts; /* of a reduce-scatter */
-    bool in_place, pass, scatter;
+    uint32_t parts; /* of a line scatter */
+    enum slr_collective_id op;
+    bool in_place, pass;
 };
 
 /* Another collective: from events on its stream (`collective`), or from NCCL's profiler (`nccl`:
@@ -67,7 +69,7 @@ struct phase {
 /* A buffer of a call site, as its phase's last call left it. */
 struct symmetry {
     uint64_t phase, site, shard, calls, since, breaks, moves;
-    bool scatter;             /* of a reduce-scatter */
+    enum slr_collective_id op;
     const char *buffer;       /* recv, send or both */
     struct sym_finding found; /* its ranks are the communicator's */
     struct sym_where at;      /* of the first rank that is known of */
@@ -85,9 +87,11 @@ struct placed {
     uint32_t place;
 };
 
-/* A shape of calls and what became of it: lines substitute and pass, fused, joined, overtaken; produced. */
+/* A shape of calls and what became of it: lines substitute and pass, fused, joined, overtaken; produced, which does not
+ * tell `op`. */
 struct shape {
     enum log_event event;
+    enum slr_collective_id op;
     uint64_t shard, count, parts, m, n, k;
     bool in_place, made;
     const char *dtype, *reason, *by, *form, *api, *via;
@@ -101,7 +105,8 @@ struct caller {
     uint64_t phase, site; /* of the call; phase 0: none */
     uint32_t place;
     uint64_t shard, count;
-    bool scatter, in_place;
+    enum slr_collective_id op;
+    bool in_place;
     const char *dtype, *reason, *name;
 };
 
@@ -110,7 +115,7 @@ enum { TRIAL_WAYS = 16 };
 /* Calls of one size and context, whose way is chosen by itself. */
 struct trial_site {
     uint64_t shard, context;
-    bool scatter; /* of reduce-scatters */
+    enum slr_collective_id op;
 };
 
 /* The ways of a site, tried with one GEMM or with none: line tried. Times are ms, 0: none. */
@@ -165,7 +170,7 @@ struct member {
     uint64_t cut;
 
     VEC(struct gather) gathers;  /* in order of decision and call */
-    VEC(struct gather) scatters; /* reduce-scatters of the ring; these are numbered with its gathers */
+    VEC(struct gather) scatters; /* lines scatter; these are numbered with the ring's gathers */
     VEC(struct span) spans;      /* in order of decision, call and begin */
     VEC(struct collective) collectives;
     VEC(struct collective_sum) sums;
@@ -174,7 +179,7 @@ struct member {
     uint64_t placed_calls;         /* that it has made, listed or not; 0: not told */
     uint64_t placed_more;          /* of these, at places without a number */
     VEC(struct shape) shapes;
-    VEC(struct shape) scatter_shapes;
+    VEC(struct shape) scatter_shapes; /* of all but gathers; lines produced */
     VEC(struct caller) callers;
     VEC(struct trial) trials;  /* in order of time */
     VEC(struct duel) duels;    /* likewise */
@@ -212,8 +217,7 @@ struct process {
     int64_t first_ts, last_ts, wall_offset; /* wall - monotonic, ns; 0 unknown */
     bool has_summary, has_blocks;
     int64_t summary[F_FIELDS]; /* of the lines summary and blocks */
-    VEC(struct reason_count) counts;
-    VEC(struct reason_count) scatter_counts;
+    VEC(struct reason_count) counts[SLR_COLLECTIVES];
     VEC(struct note) notes;
     VEC(struct tuned) tuned;
 };
@@ -250,6 +254,9 @@ struct model {
     struct log_reader *reader; /* for messages while lines are added */
 };
 
+/* That of a line, by its field `op`; where it is not told or not known, all-gathers. */
+enum slr_collective_id model_op(const struct log_record *r);
+
 void model_init(struct model *m, struct log_reader *reader);
 void model_free(struct model *m);
 
@@ -264,7 +271,7 @@ const char *model_intern(struct model *m, const char *text);
 const struct phase *comm_phase(const struct comm *c, uint64_t call);
 /* The gather of a call; NULL: not traced. */
 const struct gather *member_gather(const struct member *b, bool pass, uint64_t call);
-/* The gather or the reduce-scatter of a call; NULL: not traced. */
+/* The same of a call of any collective. */
 const struct gather *member_call(const struct member *b, bool pass, uint64_t call);
 /* The spans of a call: their number, the first in *at. */
 size_t member_spans(const struct member *b, bool pass, uint64_t call, const struct span **at);

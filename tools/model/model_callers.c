@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Lines `caller` and `caller_place`. */
-#include <string.h>
 #include "tools/model/model_tables.h"
 
 void model_add_caller(struct model *m, struct member *b, const struct log_record *r)
@@ -9,7 +8,7 @@ void model_add_caller(struct model *m, struct member *b, const struct log_record
                                            .place = (uint32_t)r->num[F_ID],
                                            .shard = (uint64_t)r->num[F_SHARD],
                                            .count = (uint64_t)r->num[F_COUNT],
-                                           .scatter = r->text[F_OP] && strcmp(r->text[F_OP], "reducescatter") == 0,
+                                           .op = model_op(r),
                                            .in_place = r->num[F_IN_PLACE] != 0,
                                            .dtype = model_intern(m, r->text[F_DTYPE]),
                                            .reason = model_intern(m, r->text[F_REASON]),

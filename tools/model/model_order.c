@@ -54,7 +54,7 @@ static int by_ts(const void *x, const void *y)
     const struct trial *a = x, *b = y;
     COMPARE(a->ts, b->ts);
     COMPARE(a->site.shard, b->site.shard);
-    COMPARE(a->site.scatter, b->site.scatter);
+    COMPARE(a->site.op, b->site.op);
     COMPARE(a->site.context, b->site.context);
     COMPARE(a->m, b->m);
     COMPARE(a->n, b->n);
@@ -76,7 +76,7 @@ static int way_by_ts(const void *x, const void *y)
     const struct site_way *a = x, *b = y;
     COMPARE(a->ts, b->ts);
     COMPARE(a->site.shard, b->site.shard);
-    COMPARE(a->site.scatter, b->site.scatter);
+    COMPARE(a->site.op, b->site.op);
     COMPARE(a->site.context, b->site.context);
     return 0;
 }

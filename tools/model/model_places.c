@@ -32,13 +32,14 @@ void model_add_place(struct model *m, struct member *b, const struct log_record 
     p->call = (uint64_t)r->num[F_CALL];
     p->use = (struct sym_use){
         .shard = (uint64_t)r->num[F_SHARD],
-        .scatter = strcmp(r->text[F_OP], "reducescatter") == 0,
+        .op = model_op(r),
         .in_place = r->num[F_IN_PLACE] != 0,
         .at = {[SYM_RECV] = where(r, F_RECV_ELSEWHERE, F_RECV_KNOWN, F_RECV_ORDINAL, F_RECV_SIZE, F_RECV_OFFSET),
                [SYM_SEND] = where(r, F_SEND_ELSEWHERE, F_SEND_KNOWN, F_SEND_ORDINAL, F_SEND_SIZE, F_SEND_OFFSET)}};
-    /* By contract at rank * shard; without that all ranks compare alike (compare.h). */
-    if (p->use.in_place)
-        p->use.at[p->use.scatter ? SYM_RECV : SYM_SEND].offset -= (uint64_t)b->crank * p->use.shard;
+    /* By contract the smaller one at rank * shard; without that all ranks compare alike (compare.h). */
+    const struct slr_collective *kind = &slr_collectives[p->use.op];
+    if (p->use.in_place && kind->sends_all != kind->gets_all)
+        p->use.at[kind->sends_all ? SYM_RECV : SYM_SEND].offset -= (uint64_t)b->crank * p->use.shard;
 }
 
 /* "0,1,-,1". */
@@ -85,7 +86,7 @@ static void add_side(struct joined *j, const struct sym_phases *p, unsigned i, e
                          .since = s->since,
                          .breaks = s->breaks,
                          .moves = s->moves,
-                         .scatter = site->scatter,
+                         .op = site->op,
                          .buffer = site->in_place     ? "both"
                                    : side == SYM_RECV ? "recv"
                                                       : "send",
@@ -170,7 +171,7 @@ static void find_callers(const struct comm *c, struct member *b)
             continue;
         one->phase = p->number;
         one->site = (one->call - p->first) % p->period;
-        one->scatter = one->place < b->places.n && b->places.at[one->place].use.scatter;
+        one->op = one->place < b->places.n ? b->places.at[one->place].use.op : SLR_ALL_GATHER;
     }
 }
 

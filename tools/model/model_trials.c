@@ -32,9 +32,8 @@ static bool read_site(struct model *m, struct trial_site *s, const struct log_re
 {
     const char *context = r->has[F_CONTEXT] ? r->text[F_CONTEXT] : "0";
     const size_t len = strspn(context, "0123456789abcdef");
-    *s = (struct trial_site){.shard = (uint64_t)r->num[F_SHARD],
-                             .context = strtoull(context, NULL, 16),
-                             .scatter = r->has[F_OP] && strcmp(r->text[F_OP], "reducescatter") == 0};
+    *s = (struct trial_site){
+        .shard = (uint64_t)r->num[F_SHARD], .context = strtoull(context, NULL, 16), .op = model_op(r)};
     if (len > 0 && len <= 16 && !context[len])
         return true;
     log_problem(m->reader, r->line, "field \"context\" is no number, expected up to 16 hexadecimal digits");
@@ -118,7 +117,7 @@ static uint32_t number_of(struct member *b, const struct trial_site *s)
 {
     for (size_t i = 0; i < b->trial_sites.n; i++) {
         const struct trial_site *known = &b->trial_sites.at[i];
-        if (known->shard == s->shard && known->scatter == s->scatter && known->context == s->context)
+        if (known->shard == s->shard && known->op == s->op && known->context == s->context)
             return (uint32_t)i;
     }
     vec_push(&b->trial_sites, *s);
@@ -130,7 +129,7 @@ static uint32_t number_of(struct member *b, const struct trial_site *s)
 static uint64_t context_of(const struct member *b, const struct trial_site *s)
 {
     for (size_t i = 0; !s->context && i < b->ways.n; i++)
-        if (b->ways.at[i].site.shard == s->shard && b->ways.at[i].site.scatter == s->scatter)
+        if (b->ways.at[i].site.shard == s->shard && b->ways.at[i].site.op == s->op)
             return b->ways.at[i].site.context;
     return s->context;
 }

@@ -239,7 +239,7 @@ static void add_symmetry(struct sites *s, const struct model *m, uint32_t comm)
     const struct comm *c = &m->comms.at[comm];
     for (size_t i = 0; i < c->symmetry.n; i++) {
         const struct symmetry *y = &c->symmetry.at[i];
-        if (y->scatter) /* its site is none of the gathers' */
+        if (y->op != SLR_ALL_GATHER) /* its site is none of the gathers' */
             continue;
         struct site wanted = {.comm = comm, .phase = y->phase, .index = y->site, .shard = y->shard};
         for (size_t k = 0; k < c->phases.n; k++)
@@ -380,14 +380,14 @@ static void sum_up(struct sites *s, struct site *t)
 static bool is_here(const void *what, const struct caller *c)
 {
     const struct site *t = what;
-    return c->call && c->phase == t->phase && c->site == t->index && !c->scatter;
+    return c->call && c->phase == t->phase && c->site == t->index && c->op == SLR_ALL_GATHER;
 }
 
 static bool is_alike(const void *what, const struct caller *c)
 {
     const struct site *t = what;
     const bool moved = in_graph(c->reason) || (c->reason && strcmp(c->reason, slr_reason_name(SLR_R_RING)) == 0);
-    return c->call == 0 && !c->scatter && c->shard == t->shard && (!t->dtype || c->dtype == t->dtype) &&
+    return c->call == 0 && c->op == SLR_ALL_GATHER && c->shard == t->shard && (!t->dtype || c->dtype == t->dtype) &&
            (t->pass ? c->reason == t->reason : moved) && (t->phase || c->in_place == t->in_place);
 }
 

@@ -51,25 +51,30 @@ static void tell(struct report *r, struct table *t, const struct process *const 
     }
 }
 
-static int64_t count_of(const struct process *p, const char *reason)
+static int64_t count_of(const struct process *p, int op, const char *reason)
 {
-    for (size_t i = 0; i < p->counts.n; i++)
-        if (p->counts.at[i].reason == reason)
-            return (int64_t)p->counts.at[i].n;
+    for (size_t i = 0; i < p->counts[op].n; i++)
+        if (p->counts[op].at[i].reason == reason)
+            return (int64_t)p->counts[op].at[i].n;
     return 0;
 }
 
-static void reasons(struct report *r, struct table *t, const struct process *const *who, int64_t *value, size_t n)
+static void reasons(struct report *r, struct table *t, const struct process *const *who, int64_t *value, size_t n,
+                    int op)
 {
     struct tallies seen = {0};
     for (size_t i = 0; i < n; i++)
-        for (size_t k = 0; k < who[i]->counts.n; k++)
-            tally(&seen, who[i]->counts.at[k].reason, 1);
+        for (size_t k = 0; k < who[i]->counts[op].n; k++)
+            tally(&seen, who[i]->counts[op].at[k].reason, 1);
     for (size_t k = 0; k < seen.n; k++) {
         char what[100];
         for (size_t i = 0; i < n; i++)
-            value[i] = count_of(who[i], seen.at[k].reason);
-        snprintf(what, sizeof what, "calls with %.60s", seen.at[k].reason);
+            value[i] = count_of(who[i], op, seen.at[k].reason);
+        snprintf(what, sizeof what, "%s with %.60s",
+                 op == SLR_ALL_GATHER       ? "calls"
+                 : op == SLR_REDUCE_SCATTER ? "reduce-scatters"
+                                            : "all-reduces",
+                 seen.at[k].reason);
         tell(r, t, who, value, n, what);
     }
     vec_free(&seen);
@@ -85,7 +90,9 @@ void differ_counts(struct report *r, struct table *t)
                 {F_STAGED, "shards through a slot"},
                 {F_ZERO_COPY, "shards read where they lay"},
                 {F_PUSHED, "shards written into a peer's buffer"},
-                {F_GEMM_CHUNKS, "parts of fused GEMMs"}};
+                {F_GEMM_CHUNKS, "parts of fused GEMMs"},
+                {F_SCATTERS, "reduce-scatters"},
+                {F_REDUCES, "all-reduces"}};
     const struct process **who = tool_alloc(r->run->processes.n, sizeof *who);
     int64_t *value = tool_alloc(r->run->processes.n, sizeof *value);
     size_t n = 0;
@@ -99,8 +106,8 @@ void differ_counts(struct report *r, struct table *t)
             value[i] = who[i]->summary[sums[k].f];
         tell(r, t, who, value, n, sums[k].what);
     }
-    if (n > 1)
-        reasons(r, t, who, value, n);
+    for (int op = 0; op < SLR_COLLECTIVES && n > 1; op++)
+        reasons(r, t, who, value, n, op);
     free(who);
     free(value);
 }

@@ -41,10 +41,20 @@ void report_timeline(struct report *r);       /* report_svg.c: HTML only */
 void report_bars(struct report *r);           /* report_bars.c: HTML only */
 void report_figures(struct report *r);        /* report_figures.c: JSON only, behind the sections */
 
-/* report_facts.c. Sums over the processes of the run: of a field of their summary, and of a reason's count. */
+/* report_facts.c. Sums over the processes of the run: of a field of their summary, and of a reason's count, of gathers
+ * or of any collective. */
 double report_sum(const struct report *r, enum log_field f);
 uint64_t report_count(const struct report *r, const char *reason);
+uint64_t report_count_of(const struct report *r, enum slr_collective_id op, const char *reason);
 bool report_has_summary(const struct report *r);
+
+/* Traced reduce-scatters and all-reduces of the ring: of a collective, or SLR_COLLECTIVES: of all; of a rank, or
+ * MODEL_NONE: of all. ns. */
+struct reductions {
+    uint64_t traced;
+    double time, exposed, hidden;
+};
+struct reductions report_reductions(const struct report *r, enum slr_collective_id op, uint32_t rank);
 
 /* Which sites are shown: indices, those that take the most time, in their order. Returns how
  * many. */

@@ -11,16 +11,21 @@ double report_sum(const struct report *r, enum log_field f)
     return sum;
 }
 
-uint64_t report_count(const struct report *r, const char *reason)
+uint64_t report_count_of(const struct report *r, enum slr_collective_id op, const char *reason)
 {
     uint64_t n = 0;
     for (size_t i = 0; i < r->run->processes.n; i++) {
         const struct process *p = &r->m->processes.at[r->run->processes.at[i]];
-        for (size_t k = 0; k < p->counts.n; k++)
-            if (strcmp(p->counts.at[k].reason, reason) == 0)
-                n += p->counts.at[k].n;
+        for (size_t k = 0; k < p->counts[op].n; k++)
+            if (strcmp(p->counts[op].at[k].reason, reason) == 0)
+                n += p->counts[op].at[k].n;
     }
     return n;
+}
+
+uint64_t report_count(const struct report *r, const char *reason)
+{
+    return report_count_of(r, SLR_ALL_GATHER, reason);
 }
 
 bool report_has_summary(const struct report *r)
@@ -29,6 +34,31 @@ bool report_has_summary(const struct report *r)
         if (r->m->processes.at[r->run->processes.at[i]].has_summary)
             return true;
     return false;
+}
+
+static void add_reductions(struct reductions *sum, const struct member *b, enum slr_collective_id op)
+{
+    for (size_t i = 0; i < b->scatters.n; i++) {
+        const struct gather *g = &b->scatters.at[i];
+        const int64_t time = g->end - g->begin;
+        if (op != SLR_COLLECTIVES && g->op != op)
+            continue;
+        sum->traced++;
+        sum->time += (double)time;
+        sum->exposed += (double)g->exposed;
+        sum->hidden += g->exposed < time ? (double)(time - g->exposed) : 0;
+    }
+}
+
+struct reductions report_reductions(const struct report *r, enum slr_collective_id op, uint32_t rank)
+{
+    struct reductions sum = {0};
+    for (size_t i = 0; i < r->m->members.n; i++) {
+        const struct member *b = &r->m->members.at[i];
+        if (r->m->comms.at[b->comm].run == r->index && (rank == MODEL_NONE || b->rank == rank))
+            add_reductions(&sum, b, op);
+    }
+    return sum;
 }
 
 const char *report_rank_label(const struct report *r, const struct member *b)

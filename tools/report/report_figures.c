@@ -66,6 +66,8 @@ static void put_totals(struct report *r, struct json_writer *w)
                 {F_PUSHED, "pushed"},
                 {F_SCATTERS, "scatters"},
                 {F_SCATTERS_SUBSTITUTED, "scatters_substituted"},
+                {F_REDUCES, "reduces"},
+                {F_REDUCES_SUBSTITUTED, "reduces_substituted"},
                 {F_SCATTERS_FUSED, "scatters_fused"},
                 {F_SCATTERS_PRODUCED, "scatters_produced"}};
     json_put_open(w, "totals", "{");
@@ -95,6 +97,22 @@ static void put_overlap(struct report *r, struct json_writer *w)
     put_ns(w, "hidden_ns", r->sites.ring_hidden);
     put_ns(w, "exposed_ns", r->sites.ring_exposed);
     put_ns(w, "late_ns", r->sites.ring_late);
+    json_put_close(w);
+}
+
+static void put_reductions(struct report *r, struct json_writer *w)
+{
+    json_put_open(w, "reductions", "[\n");
+    for (int id = SLR_ALL_GATHER + 1; id < SLR_COLLECTIVES; id++) {
+        const struct reductions n = report_reductions(r, (enum slr_collective_id)id, MODEL_NONE);
+        json_put_open(w, NULL, "{");
+        json_put_text(w, "op", slr_collectives[id].op);
+        put_count(w, "traced", n.traced);
+        put_ns(w, "time_ns", n.time);
+        put_ns(w, "hidden_ns", n.hidden);
+        put_ns(w, "exposed_ns", n.exposed);
+        json_put_close(w);
+    }
     json_put_close(w);
 }
 
@@ -169,6 +187,7 @@ void report_figures(struct report *r)
     put_totals(r, w);
     put_reasons(r, w);
     put_overlap(r, w);
+    put_reductions(r, w);
     report_place_figures(r, w);
     json_put_open(w, "call_sites", "[\n");
     for (size_t i = 0; i < r->sites.list.n; i++)

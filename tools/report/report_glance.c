@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The run at a glance: the head of a report. */
+#include <inttypes.h>
 #include <string.h>
 #include <time.h>
 #include "tools/report/report.h"
@@ -94,6 +95,8 @@ static void put_gathers(struct report *r, struct table *t)
     row(t, "All-gathers");
     table_cell(t, "%.0f calls of all ranks, %s gathered; %.0f moved to the ring, %.0f passed to NCCL", calls,
                form_bytes(bytes, report_sum(r, F_BYTES)), moved, report_sum(r, F_PASSED));
+    if (calls == 0)
+        return;
     row(t, "Of those moved");
     table_cell(t, "%.0f fused with a GEMM (%.0f parts), %.0f times a stream was made to wait", report_sum(r, F_FUSED),
                report_sum(r, F_GEMM_CHUNKS), report_sum(r, F_JOINED));
@@ -102,9 +105,28 @@ static void put_gathers(struct report *r, struct table *t)
                report_sum(r, F_STAGED), report_sum(r, F_ZERO_COPY), report_sum(r, F_PUSHED));
 }
 
+static void put_reductions(struct report *r, struct table *t, const char *name, enum slr_collective_id op)
+{
+    const bool all = op == SLR_ALL_REDUCE;
+    const double calls = report_sum(r, all ? F_REDUCES : F_SCATTERS),
+                 moved = report_sum(r, all ? F_REDUCES_SUBSTITUTED : F_SCATTERS_SUBSTITUTED);
+    const struct reductions n = report_reductions(r, op, MODEL_NONE);
+    char time[FORM_ROOM], hidden[FORM_ROOM], traced[160] = "";
+    if (calls == 0 && n.traced == 0)
+        return;
+    if (n.traced)
+        snprintf(traced, sizeof traced, "; of %s in %" PRIu64 " that were traced, %s were hidden",
+                 form_time(time, n.time), n.traced, form_time(hidden, n.hidden));
+    row(t, name);
+    table_cell(t, "%.0f calls of all ranks; %.0f moved to the ring, %.0f passed to NCCL%s", calls, moved, calls - moved,
+               traced);
+}
+
 static void put_overlap(struct report *r, struct table *t)
 {
     char time[FORM_ROOM], hidden[FORM_ROOM], exposed[FORM_ROOM], late[FORM_ROOM], share[FORM_ROOM], median[FORM_ROOM];
+    if (r->sites.ring_time <= 0 && report_reductions(r, SLR_COLLECTIVES, MODEL_NONE).traced)
+        return; /* it has been said of those */
     row(t, "Overlap reached");
     if (r->sites.ring_time <= 0) {
         table_cell(t, "not known: no moved gather was traced (`slipring run --record DIR` traces all)");
@@ -153,12 +175,11 @@ static void put_settings(struct report *r, struct table *t)
         slot = b->slot_bytes > slot ? b->slot_bytes : slot;
     }
     if (every > 0) {
+        char each[40] = "every call";
+        if (every > 1)
+            snprintf(each, sizeof each, "one of %" PRIu64 " calls", every);
         row(t, "Traced");
-        if (every == 1)
-            table_cell(t, "every call, %llu gathers of all ranks", (unsigned long long)r->sites.traced);
-        else
-            table_cell(t, "one of %llu calls, %llu gathers of all ranks", (unsigned long long)every,
-                       (unsigned long long)r->sites.traced);
+        table_cell(t, "%s, %" PRIu64 " gathers of all ranks", each, r->sites.traced);
     }
     if (slot > 0) {
         row(t, "Staging slots");
@@ -174,6 +195,8 @@ void report_glance(struct report *r)
     put_program(r, &t);
     put_where(r, &t);
     put_gathers(r, &t);
+    put_reductions(r, &t, "Reduce-scatters", SLR_REDUCE_SCATTER);
+    put_reductions(r, &t, "All-reduces", SLR_ALL_REDUCE);
     put_overlap(r, &t);
     put_settings(r, &t);
     put_clock(r, &t);

@@ -129,11 +129,11 @@ static void lost_traces(struct report *r)
     }
     if (dropped + failed + unfinished)
         out_item(r->o,
-                 "%" PRIu64 " traced gathers: %" PRIu64 " for want of room, %" PRIu64
+                 "%" PRIu64 " traced calls: %" PRIu64 " for want of room, %" PRIu64
                  " whose times could not be read, %" PRIu64 " that had not ended with their communicator.",
                  dropped + failed + unfinished, dropped, failed, unfinished);
     if (cut)
-        out_item(r->o, "%" PRIu64 " spans of traced gathers that had no room.", cut);
+        out_item(r->o, "%" PRIu64 " spans of traced calls that had no room.", cut);
 }
 
 static bool has_hosts(const struct report *r)
@@ -150,10 +150,9 @@ void report_notes(struct report *r)
     put_notes(r);
     out_section(r->o, "missing", "What these logs do not have");
     missing_ranks(r);
-    if (r->sites.traced == 0)
-        out_item(r->o,
-                 "Times, overlap and the timeline: no line `gather` or `span`. `slipring run --record DIR -- COMMAND` "
-                 "records them (it sets SLIPRING_TRACE=1).");
+    if (r->sites.traced == 0 && report_reductions(r, SLR_COLLECTIVES, MODEL_NONE).traced == 0)
+        out_item(r->o, "Times, overlap and the timeline: no line `gather`, `scatter` or `span`. `slipring run --record "
+                       "DIR -- COMMAND` records them (it sets SLIPRING_TRACE=1).");
     lost_traces(r);
     if (!report_has_summary(r))
         out_item(

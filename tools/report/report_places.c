@@ -147,7 +147,7 @@ static void put_buffer(struct report *r, struct table *t, const struct comm *c, 
     report_symmetry(text, sizeof text, y);
     table_cell(t, "%.16s%sphase %" PRIu64 ", site %" PRIu64, r->run->comms.n > 1 ? c->name : "",
                r->run->comms.n > 1 ? ", " : "", y->phase, y->site);
-    table_cell(t, "%s", y->scatter ? "reduce-scatter" : "all-gather");
+    table_cell(t, "%s", slr_collectives[y->op].words);
     table_cell(t, "%s", form_bytes(bytes, (double)y->shard));
     table_cell(t, "%" PRIu64, y->calls);
     table_cell(t, "%s", text);
@@ -245,7 +245,7 @@ static void put_site(struct json_writer *w, const struct symmetry *y)
 {
     const struct sym_finding *f = &y->found;
     json_put_open(w, NULL, "{");
-    json_put_text(w, "op", y->scatter ? "reducescatter" : "allgather");
+    json_put_text(w, "op", slr_collectives[y->op].op);
     put_count(w, "phase", y->phase);
     put_count(w, "site", y->site);
     put_count(w, "shard", y->shard);

@@ -44,6 +44,16 @@ static double waited_for(const struct report *r, uint32_t rank)
     return sum;
 }
 
+static void put_reductions(struct table *t, const struct report *r, uint32_t index)
+{
+    const struct reductions n = report_reductions(r, SLR_COLLECTIVES, index);
+    char buf[3][FORM_ROOM];
+    table_cell(t, "%" PRIu64, n.traced);
+    table_cell(t, "%s", n.traced ? form_time(buf[0], n.time) : "-");
+    table_cell(t, "%s", n.traced ? form_time(buf[1], n.exposed) : "-");
+    table_cell(t, "%s", form_share(buf[2], overlap_of(n.hidden, n.time)));
+}
+
 static void put(struct table *t, const struct report *r, uint32_t index)
 {
     const struct rank *k = &r->m->ranks.at[index];
@@ -71,14 +81,25 @@ void report_ranks(struct report *r)
                                             {"traced", true, false},  {"gather time", true, false},
                                             {"exposed", true, false}, {"others wait for its shard", true, false},
                                             {"overlap", true, false}};
-    struct table t = {.columns = columns, .n = 9};
+    /* Where reduce-scatters or all-reduces were traced. */
+    static const struct column more[] = {{"rank", false, true},
+                                         {"traced reduce-scatters, all-reduces", true, true},
+                                         {"their time", true, false},
+                                         {"exposed", true, false},
+                                         {"overlap", true, false}};
+    struct table t = {.columns = columns, .n = 9}, sums = {.columns = more, .n = 5};
     size_t n = r->run->ranks.n < 128 ? r->run->ranks.n : 128;
     for (size_t i = 0; i < n; i++)
         put(&t, r, r->run->ranks.at[i]);
+    for (size_t i = 0; i < n && report_reductions(r, SLR_COLLECTIVES, MODEL_NONE).traced; i++) {
+        table_cell(&sums, "%s", r->m->ranks.at[r->run->ranks.at[i]].label);
+        put_reductions(&sums, r, r->run->ranks.at[i]);
+    }
     if (n == 0)
         return;
     out_section(r->o, "ranks", "Ranks");
     out_table(r->o, &t);
+    out_table(r->o, &sums);
     if (n < r->run->ranks.n)
         out_say(r->o, "%zu more are not listed.", r->run->ranks.n - n);
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reduce-scatters: what was decided at each call site and why, what they took, and what to do. */
+/* Reduce-scatters and all-reduces: what was decided at each call site and why, what they took, and what to do. */
+#include <ctype.h>
 #include <inttypes.h>
 #include <string.h>
 #include "base/reason.h"
@@ -10,6 +11,7 @@ enum { ALIGN = 256, SLOTS = 2, WRONG_LEAST = 8 };
 /* All calls of one shape, on all ranks. */
 struct scatter_site {
     uint32_t comm;
+    enum slr_collective_id op;
     uint64_t shard, count;
     bool in_place, made; /* made: a GEMM has computed what is sent */
     const char *dtype;
@@ -24,7 +26,7 @@ static struct scatter_site *site_of(struct found *all, const struct scatter_site
 {
     for (size_t i = 0; i < all->n; i++) {
         struct scatter_site *s = &all->at[i];
-        if (s->comm == wanted->comm && s->shard == wanted->shard && s->count == wanted->count &&
+        if (s->comm == wanted->comm && s->op == wanted->op && s->shard == wanted->shard && s->count == wanted->count &&
             s->in_place == wanted->in_place && s->dtype == wanted->dtype)
             return s;
     }
@@ -38,9 +40,12 @@ static void add_shapes(struct found *all, uint32_t comm, const struct member *b)
         const struct shape *h = &b->scatter_shapes.at[i];
         if (h->event == E_PRODUCED)
             continue;
-        struct scatter_site *s = site_of(
-            all, &(struct scatter_site){
-                     .comm = comm, .shard = h->shard, .count = h->count, .in_place = h->in_place, .dtype = h->dtype});
+        struct scatter_site *s = site_of(all, &(struct scatter_site){.comm = comm,
+                                                                     .op = h->op,
+                                                                     .shard = h->shard,
+                                                                     .count = h->count,
+                                                                     .in_place = h->in_place,
+                                                                     .dtype = h->dtype});
         s->made |= h->made;
         tally(&s->reasons, h->reason, 1);
     }
@@ -51,9 +56,12 @@ static void add_traced(struct found *all, uint32_t comm, const struct member *b)
     for (size_t i = 0; i < b->scatters.n; i++) {
         const struct gather *g = &b->scatters.at[i];
         const int64_t time = g->end - g->begin;
-        struct scatter_site *s = site_of(
-            all, &(struct scatter_site){
-                     .comm = comm, .shard = g->shard, .count = g->count, .in_place = g->in_place, .dtype = g->dtype});
+        struct scatter_site *s = site_of(all, &(struct scatter_site){.comm = comm,
+                                                                     .op = g->op,
+                                                                     .shard = g->shard,
+                                                                     .count = g->count,
+                                                                     .in_place = g->in_place,
+                                                                     .dtype = g->dtype});
         const bool fused = g->ended && strcmp(g->ended, slr_reason_name(SLR_R_FUSED)) == 0;
         vec_push(&s->time, time);
         vec_push(&s->exposed, g->exposed);
@@ -69,7 +77,8 @@ static void add_traced(struct found *all, uint32_t comm, const struct member *b)
 static int in_order(const void *x, const void *y)
 {
     const struct scatter_site *a = x, *b = y;
-    const uint64_t ka[] = {a->comm, a->shard, a->count, a->in_place}, kb[] = {b->comm, b->shard, b->count, b->in_place};
+    const uint64_t ka[] = {a->comm, a->op, a->shard, a->count, a->in_place},
+                   kb[] = {b->comm, b->op, b->shard, b->count, b->in_place};
     for (size_t i = 0; i < sizeof ka / sizeof *ka; i++)
         if (ka[i] != kb[i])
             return ka[i] < kb[i] ? -1 : 1;
@@ -116,6 +125,7 @@ static void put_shape(struct table *t, const struct report *r, const struct scat
     char bytes[FORM_ROOM];
     table_cell(t, "#%zu", i + 1);
     table_cell(t, "%s", r->m->comms.at[s->comm].name);
+    table_cell(t, "%s", slr_collectives[s->op].words);
     table_cell(t, "%s, %" PRIu64 " %s%s", form_bytes(bytes, (double)s->shard), s->count, s->dtype ? s->dtype : "?",
                s->in_place ? ", in place" : "");
 }
@@ -175,7 +185,7 @@ static void put_times(struct table *t, struct scatter_site *s)
 static bool is_alike(const void *what, const struct caller *c)
 {
     const struct scatter_site *s = what;
-    return c->call == 0 && c->scatter && c->shard == s->shard && c->count == s->count && c->dtype == s->dtype &&
+    return c->call == 0 && c->op == s->op && c->shard == s->shard && c->count == s->count && c->dtype == s->dtype &&
            c->in_place == s->in_place;
 }
 
@@ -195,11 +205,10 @@ static void callers(struct report *r, const struct found *all)
 
 static void figures(struct report *r, struct found *all)
 {
-    static const struct column decided[] = {{"call site", false, false},
-                                            {"communicator", false, false},
-                                            {"shard of a rank", false, true},
-                                            {"went to", false, true},
-                                            {"GEMM before it: m, n, k, blocks", false, true}};
+    static const struct column decided[] = {
+        {"call site", false, false},  {"communicator", false, false},
+        {"collective", false, false}, {"shard, count", false, true},
+        {"went to", false, true},     {"GEMM before it: m, n, k, blocks", false, true}};
     static const struct column measured[] = {{"call site", false, false}, {"measured", false, true},
                                              {"median", true, false},     {"p90", true, false},
                                              {"exposed", true, false},    {"overlap", true, false}};
@@ -220,28 +229,16 @@ static void figures(struct report *r, struct found *all)
     if (all->n > SITES_SHOWN)
         out_say(r->o, "%zu more sites are not listed.", all->n - SITES_SHOWN);
     if (any)
-        out_say(
-            r->o,
-            "Of those over the ring that were traced, on all ranks. median, p90: from the first part that travels, "
-            "or from the call, to the last sum. exposed: from the stream's reaching the call, behind the GEMM, until "
-            "it went on, median. overlap: 1 - exposed / time, over all.");
+        out_say(r->o,
+                "Of those over the ring that were traced, on all ranks. median, p90: from the first part that travels, "
+                "or from the call, to the last sum, of an all-reduce to the last that is copied. exposed: from the "
+                "stream's reaching the call, behind the GEMM, until it went on, median. overlap: 1 - exposed / time, "
+                "over all.");
     out_table(r->o, &times);
     callers(r, all);
 }
 
 /* ---- what is counted ---- */
-
-static uint64_t counted(const struct report *r, const char *reason)
-{
-    uint64_t n = 0;
-    for (size_t i = 0; i < r->run->processes.n; i++) {
-        const struct process *p = &r->m->processes.at[r->run->processes.at[i]];
-        for (size_t k = 0; k < p->scatter_counts.n; k++)
-            if (strcmp(p->scatter_counts.at[k].reason, reason) == 0)
-                n += p->scatter_counts.at[k].n;
-    }
-    return n;
-}
 
 /* What the reasons of the sites mean, and how many calls of all ranks had each. */
 static void meanings(struct report *r, const struct found *all)
@@ -251,15 +248,16 @@ static void meanings(struct report *r, const struct found *all)
     struct tallies seen = {0};
     for (size_t i = 0; i < r->run->processes.n; i++) {
         const struct process *p = &r->m->processes.at[r->run->processes.at[i]];
-        for (size_t k = 0; k < p->scatter_counts.n; k++)
-            tally(&seen, p->scatter_counts.at[k].reason, 0);
+        for (int id = SLR_ALL_GATHER + 1; id < SLR_COLLECTIVES; id++)
+            for (size_t k = 0; k < p->counts[id].n; k++)
+                tally(&seen, p->counts[id].at[k].reason, p->counts[id].at[k].n);
     }
     for (size_t i = 0; i < all->n; i++)
         for (size_t k = 0; k < all->at[i].reasons.n; k++)
             tally(&seen, all->at[i].reasons.at[k].reason, 0);
     for (size_t i = 0; i < seen.n; i++) {
         const char *name = seen.at[i].reason, *meaning = reason_meaning(name);
-        const uint64_t n = counted(r, name);
+        const uint64_t n = seen.at[i].n;
         table_cell(&t, "%s", name);
         if (n)
             table_cell(&t, "%" PRIu64, n);
@@ -271,18 +269,31 @@ static void meanings(struct report *r, const struct found *all)
     vec_free(&seen);
 }
 
+/* "600 reduce-scatters of all ranks, 410 of them over the ring; 36 all-reduces of all ranks, ...". */
+static void say_counts(struct report *r)
+{
+    const double scatters = report_sum(r, F_SCATTERS), reduces = report_sum(r, F_REDUCES);
+    char counts[2][120] = {"", ""};
+    if (scatters > 0)
+        snprintf(counts[0], sizeof counts[0], "%.0f reduce-scatters of all ranks, %.0f of them over the ring%s",
+                 scatters, report_sum(r, F_SCATTERS_SUBSTITUTED), reduces > 0 ? "; " : "");
+    if (reduces > 0)
+        snprintf(counts[1], sizeof counts[1], "%.0f all-reduces of all ranks, %.0f of them over the ring", reduces,
+                 report_sum(r, F_REDUCES_SUBSTITUTED));
+    out_say(r->o,
+            "%s%s. %.0f of those over the ring went behind the parts of their GEMM; %.0f GEMMs were computed in blocks "
+            "because such a call was expected.",
+            counts[0], counts[1], report_sum(r, F_SCATTERS_FUSED), report_sum(r, F_SCATTERS_PRODUCED));
+}
+
 void report_scatters(struct report *r)
 {
     struct found all;
     find(&all, r);
-    if (all.n > 0 || report_sum(r, F_SCATTERS) > 0) {
-        out_section(r->o, "scatters", "Reduce-scatters");
-        if (report_has_summary(r))
-            out_say(r->o,
-                    "%.0f calls of all ranks; %.0f went over the ring, %.0f of these behind the parts of their GEMM. "
-                    "%.0f GEMMs were computed in blocks because a reduce-scatter was expected.",
-                    report_sum(r, F_SCATTERS), report_sum(r, F_SCATTERS_SUBSTITUTED), report_sum(r, F_SCATTERS_FUSED),
-                    report_sum(r, F_SCATTERS_PRODUCED));
+    if (all.n > 0 || report_sum(r, F_SCATTERS) + report_sum(r, F_REDUCES) > 0) {
+        out_section(r->o, "scatters", "Reduce-scatters and all-reduces");
+        if (report_sum(r, F_SCATTERS) + report_sum(r, F_REDUCES) > 0)
+            say_counts(r);
         figures(r, &all);
         meanings(r, &all);
     }
@@ -297,6 +308,7 @@ static const struct {
     const char *cure;
 } cures[] = {
     {SLR_R_SCATTER_OFF, "SLIPRING_REDUCE_SCATTER=auto lets them be tried behind the GEMMs that compute what they send"},
+    {SLR_R_REDUCE_OFF, "SLIPRING_ALL_REDUCE=auto, without SLIPRING_STRICT, lets them be tried"},
     {SLR_R_SCATTER_TYPE,
      "sums and averages of bf16, fp16 and fp32 can be replaced; an average instead of a sum that NCCL multiplies"},
     {SLR_R_SCATTER_KERNEL, "the line sums_off of the log says what the driver answered; the driver of that rank is "
@@ -306,16 +318,25 @@ static const struct {
     {SLR_R_NOT_TRACKED, "load the library from the start of the process, so that it sees the communicator made"},
 };
 
+/* "Reduce-scatter #2". */
+static const char *name_of(char buf[FORM_ROOM], const struct scatter_site *s, size_t i)
+{
+    const char *words = slr_collectives[s->op].words;
+    snprintf(buf, FORM_ROOM, "%c%s #%zu", toupper((unsigned char)*words), words + 1, i + 1);
+    return buf;
+}
+
 static void advise_room(struct report *r, const struct scatter_site *s, size_t i)
 {
+    char name[FORM_ROOM];
     const uint32_t nranks = r->m->comms.at[s->comm].nranks;
     const uint64_t area = (s->shard + ALIGN - 1) / ALIGN * ALIGN, all = nranks > 1 ? area * (nranks - 1) : 0;
     uint64_t mib = ((all + SLOTS - 1) / SLOTS + ((uint64_t)1 << 20) - 1) >> 20;
     if (has_reason(s, SLR_R_SCATTER_ROOM))
         out_item(r->o,
-                 "Reduce-scatter #%zu does not fit the staging slots: SLIPRING_SLOT_BYTES=%" PRIu64
+                 "%s does not fit the staging slots: SLIPRING_SLOT_BYTES=%" PRIu64
                  "M does; with SLIPRING_CACHE_BYTES of at least twice that for each communicator.",
-                 i + 1, mib);
+                 name_of(name, s, i), mib);
 }
 
 static bool tried(const struct report *r, const struct scatter_site *s)
@@ -324,7 +345,7 @@ static bool tried(const struct report *r, const struct scatter_site *s)
     for (size_t k = 0; k < c->members.n; k++) {
         const struct member *b = &r->m->members.at[c->members.at[k]];
         for (size_t i = 0; i < b->trials.n; i++)
-            if (b->trials.at[i].site.scatter && b->trials.at[i].site.shard == s->shard)
+            if (b->trials.at[i].site.op == s->op && b->trials.at[i].site.shard == s->shard)
                 return true;
     }
     return false;
@@ -332,13 +353,13 @@ static bool tried(const struct report *r, const struct scatter_site *s)
 
 static void advise_untried(struct report *r, const struct scatter_site *s, size_t i)
 {
+    char name[FORM_ROOM];
     if (!has_reason(s, SLR_R_SCATTER_UNTRIED) || tried(r, s))
         return;
     out_item(r->o,
-             "Reduce-scatter #%zu: its ways were not tried to the end: the program made too few such calls, or has "
-             "SLIPRING_TRIALS=0 or CUBLAS_WORKSPACE_CONFIG set. SLIPRING_REDUCE_SCATTER=always uses the ring from the "
-             "first call on.",
-             i + 1);
+             "%s: its ways were not tried to the end: the program made too few such calls, or has SLIPRING_TRIALS=0 or "
+             "CUBLAS_WORKSPACE_CONFIG set. SLIPRING_%s=always uses the ring from the first call on.",
+             name_of(name, s, i), s->op == SLR_ALL_REDUCE ? "ALL_REDUCE" : "REDUCE_SCATTER");
 }
 
 /* Each wrong guess has cost a GEMM in parts. */
@@ -347,23 +368,34 @@ static void advise_guesses(struct report *r)
     const double made = report_sum(r, F_SCATTERS_PRODUCED), used = report_sum(r, F_SCATTERS_FUSED);
     if (made - used >= WRONG_LEAST && made - used > made / 4)
         out_item(r->o,
-                 "%.0f of %.0f GEMMs that were computed in blocks were not followed by the reduce-scatter that was "
-                 "expected: something else is put on a stream of the device in between, or GEMMs of the same shape "
-                 "also have other uses. Move what is in between, or SLIPRING_REDUCE_SCATTER=off keeps those GEMMs "
-                 "whole.",
+                 "%.0f of %.0f GEMMs that were computed in blocks were not followed by the call that was expected to "
+                 "send what they compute: something else is put on a stream of the device in between, or GEMMs of the "
+                 "same shape also have other uses. Move what is in between, or SLIPRING_REDUCE_SCATTER=off, and "
+                 "SLIPRING_ALL_REDUCE=off, keep those GEMMs whole.",
                  made - used, made);
+}
+
+/* "below_min_bytes (3 reduce-scatters, 40 all-reduces of all ranks): ...". */
+static void advise_reason(struct report *r, const char *reason, const char *cure)
+{
+    char who[100] = "";
+    size_t len = 0;
+    for (int id = SLR_ALL_GATHER + 1; id < SLR_COLLECTIVES; id++) {
+        const uint64_t n = report_count_of(r, (enum slr_collective_id)id, reason);
+        if (n && len + 50 < sizeof who)
+            len += (size_t)snprintf(who + len, sizeof who - len, "%s%" PRIu64 " %s%s", len ? ", " : "", n,
+                                    slr_collectives[id].words, n > 1 ? "s" : "");
+    }
+    if (len)
+        out_item(r->o, "%s (%s of all ranks): %s.", reason, who, cure);
 }
 
 void report_scatter_advice(struct report *r)
 {
     struct found all;
     find(&all, r);
-    for (size_t i = 0; i < sizeof cures / sizeof *cures; i++) {
-        const uint64_t n = counted(r, slr_reason_name(cures[i].reason));
-        if (n)
-            out_item(r->o, "%s (%" PRIu64 " reduce-scatters of all ranks): %s.", slr_reason_name(cures[i].reason), n,
-                     cures[i].cure);
-    }
+    for (size_t i = 0; i < sizeof cures / sizeof *cures; i++)
+        advise_reason(r, slr_reason_name(cures[i].reason), cures[i].cure);
     for (size_t i = 0; i < all.n && i < SITES_SHOWN; i++) {
         advise_room(r, &all.at[i], i);
         advise_untried(r, &all.at[i], i);

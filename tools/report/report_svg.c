@@ -92,8 +92,9 @@ static void look_of(struct look *l, const struct bar *b)
     }
     l->class = "gather";
     const char *how = b->gather->pass ? b->gather->reason : b->gather->ended;
-    snprintf(l->text[0], sizeof l->text[0], "%s %" PRIu64 ": %s%.40s", b->gather->pass ? "passed" : "call",
-             b->gather->call, b->gather->scatter ? "reduce-scatter, " : "", how ? how : "?");
+    const bool gather = b->gather->op == SLR_ALL_GATHER;
+    snprintf(l->text[0], sizeof l->text[0], "%s %" PRIu64 ": %s%s%.40s", b->gather->pass ? "passed" : "call",
+             b->gather->call, gather ? "" : slr_collectives[b->gather->op].words, gather ? "" : ", ", how ? how : "?");
     snprintf(l->text[1], sizeof l->text[1], "%s %" PRIu64, b->gather->pass ? "passed" : "call", b->gather->call);
     if (!b->gather->pass) /* those count by themselves */
         snprintf(l->text[2], sizeof l->text[2], "%" PRIu64, b->gather->call);
@@ -230,15 +231,16 @@ static void legend_row(FILE *to, const char *class, const char *text, bool thin)
 static void put_legend(FILE *to)
 {
     fputs("<ul class=\"legend\">\n", to);
-    legend_row(
-        to, "gather",
-        "a gather: from the call until the last byte is there; a reduce-scatter: from its first part to its last sum",
-        false);
+    legend_row(to, "gather",
+               "a gather: from the call until the last byte is there; a reduce-scatter: from its first part to its "
+               "last sum; an "
+               "all-reduce: to the last sum that is copied",
+               false);
     legend_row(to, "gemm", "part of a GEMM (G0, G1, ...)", false);
     legend_row(to, "wait", "the application's stream stands still", false);
     legend_row(to, "wait", "a side stream waits for a peer", true);
     legend_row(to, "copy", "own shard to its place, or into the slot; contributions are added", false);
-    legend_row(to, "pull", "shard pulled from a peer", false);
+    legend_row(to, "pull", "shard, or sums of it, pulled from a peer", false);
     legend_row(to, "push", "shard, or part of one, pushed to a peer", false);
     legend_row(to, "nccl", "NCCL", false);
     fputs("</ul>\n", to);

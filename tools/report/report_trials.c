@@ -32,7 +32,7 @@ static void put_gemm(struct table *t, const struct trial *a)
         at += (size_t)snprintf(text + at, sizeof text - at, ", batch %" PRIu64, a->batch);
     if (a->trans && a->type && a->gathered)
         snprintf(text + at, sizeof text - at, ", %.16s, %.64s, %s %.16s", a->trans, a->type,
-                 a->site.scatter ? "sent" : "gathered", a->gathered);
+                 slr_collectives[a->site.op].produced ? "sent" : "gathered", a->gathered);
     table_cell(t, "%s", has_gemm(a) ? text : "no GEMM");
 }
 
@@ -164,10 +164,11 @@ void report_trials(struct report *r)
         return;
     out_section(r->o, "tried", "What was tried");
     out_say(r->o,
-            "For gathers, or reduce-scatters, of one size slipring has tried these ways and goes by the best: over the "
-            "ring as it goes without trials, NCCL, and over the ring with the GEMM whole or in so many equal parts; "
-            "times are ms from the gather to the end of its GEMM, or from the GEMM to the end of the reduce-scatter "
-            "that sends its output, median of the slowest rank. Calls of one size that come behind different calls are "
+            "For gathers, reduce-scatters or all-reduces of one size slipring has tried these ways and goes by the "
+            "best: over the ring as it goes without trials, NCCL, and over the ring with the GEMM whole or in so many "
+            "equal parts; times are ms from the gather to the end of its GEMM, or from the GEMM to the end of the "
+            "reduce-scatter or all-reduce that sends its output, median of the slowest rank. Calls of one size that "
+            "come behind different calls are "
             "sites of their own, told apart by a letter. Where NCCL and the best way over the ring were close, a duel "
             "of these two has decided.");
     out_table(r->o, &s.table);

@@ -65,7 +65,7 @@ static uint32_t first_of(const struct member *b, uint32_t number)
 {
     const struct trial_site *s = &b->trial_sites.at[number];
     for (uint32_t i = 0; i < number; i++)
-        if (b->trial_sites.at[i].shard == s->shard && b->trial_sites.at[i].scatter == s->scatter)
+        if (b->trial_sites.at[i].shard == s->shard && b->trial_sites.at[i].op == s->op)
             return i;
     return number;
 }

@@ -36,14 +36,15 @@ const char *report_trial_site(char *buf, const struct member *b, uint32_t number
     char bytes[FORM_ROOM], letter[FORM_ROOM] = "";
     size_t before = 0, all = 0;
     for (size_t i = 0; i < b->trial_sites.n; i++)
-        if (b->trial_sites.at[i].shard == s->shard && b->trial_sites.at[i].scatter == s->scatter) {
+        if (b->trial_sites.at[i].shard == s->shard && b->trial_sites.at[i].op == s->op) {
             before += i < number;
             all++;
         }
     if (all > 1)
         put_letter(letter, sizeof letter, before);
-    snprintf(buf, TRIAL_SITE, "%s%s%s", form_bytes(bytes, (double)s->shard), letter,
-             s->scatter ? ", reduce-scatter" : "");
+    const bool gather = s->op == SLR_ALL_GATHER;
+    snprintf(buf, TRIAL_SITE, "%s%s%s%s", form_bytes(bytes, (double)s->shard), letter, gather ? "" : ", ",
+             gather ? "" : slr_collectives[s->op].words);
     return buf;
 }
 

@@ -169,7 +169,7 @@ unsigned sym_site_take(struct sym_sites *s, unsigned i, uint64_t call, const str
     const struct sym_use *before = site->calls++ > 0 ? last : NULL;
     unsigned changed = 0;
     site->shard = use->shard;
-    site->scatter = use->scatter;
+    site->op = use->op;
     /* Only if all ranks are: a rank that is not has a send buffer of its own to report. */
     site->in_place = true;
     for (int r = 0; r < s->nranks; r++)

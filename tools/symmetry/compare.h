@@ -13,9 +13,8 @@
  *                                                        majority
  *   else                                     symmetric   the call after which no rank has moved
  *
- * Places are compared by {ordinal, size of the block, offset}. In place one buffer lies rank * shard
- * bytes into the other by contract, a gather's send buffer and a reduce-scatter's receive buffer, so
- * that distance is left out.
+ * Places are compared by {ordinal, size of the block, offset}. In place the smaller buffer, if one is, lies
+ * rank * shard bytes into the other by contract (base/collectives.def), so that distance is left out.
  *
  * Pure functions of their arguments; no locking.
  */
@@ -24,6 +23,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include "base/counters.h"
 
 enum sym_site_state {
 #define STATE(id, name, doc) SYM_SITE_##id,
@@ -51,9 +51,9 @@ struct sym_where {
 /* One call as one rank made it. */
 struct sym_use {
     uint64_t shard;
-    bool scatter;  /* a reduce-scatter; else a gather */
-    bool in_place; /* send == recv + rank * shard, or of a reduce-scatter recv == send + rank * shard; both of
-                    * `at` are the larger buffer then */
+    enum slr_collective_id op;
+    bool in_place; /* the smaller buffer is the own shard of the larger one, or both are one; both of `at` are
+                    * the larger one then */
     struct sym_where at[SYM_SIDES];
 };
 
@@ -80,7 +80,7 @@ struct sym_site_side {
 
 struct sym_site {
     uint64_t shard, calls;
-    bool scatter;
+    enum slr_collective_id op;
     bool in_place; /* the latest call was, on all ranks: both sides are one */
     struct sym_site_side side[SYM_SIDES];
 };

@@ -38,10 +38,12 @@ static unsigned site_of(const struct sym_phases *p, uint64_t call)
     return (unsigned)((call - p->first) % p->length);
 }
 
+_Static_assert(SLR_COLLECTIVES <= 4, "two bits hold each");
+
 /* What makes two calls of a rank the same: a hash, as only equality matters. */
 static uint64_t token_of(const struct sym_use *use)
 {
-    uint64_t token = slr_mix(use->shard, (uint64_t)use->scatter << 1 | use->in_place);
+    uint64_t token = slr_mix(use->shard, (uint64_t)use->op << 1 | use->in_place);
     for (enum sym_side side = SYM_RECV; side < SYM_SIDES; side++) {
         const struct sym_where *w = &use->at[side];
         token = slr_mix(token, (uint64_t)w->ordinal << 1 | w->known);
@@ -54,7 +56,7 @@ static uint64_t token_of(const struct sym_use *use)
 static void compare_with_past(struct sym_phases *p, const struct sym_use *use)
 {
     /* Of the first rank, as NCCL wants the count and the type to be equal on all. */
-    p->token[0] = use->shard << 1 | use->scatter;
+    p->token[0] = use->shard << 2 | (uint64_t)use->op;
     for (int r = 0; r < p->nranks; r++)
         p->token[1 + r] = token_of(&use[r]);
     sym_period_add(&p->period, p->token);
@@ -157,10 +159,9 @@ void sym_phases_take(struct sym_phases *p, uint64_t call, const struct sym_use *
     remember(p, call, use);
     if (p->by != SYM_BY_NOTHING) {
         const struct sym_site *site = &p->sites.site[site_of(p, call)];
-        /* A size is what the program computes; another one at this place, or the other operation, is
-         * another iteration. The
-         * call itself is in the ring, where the phase that it begins will find it. */
-        if (site->calls > 0 && (site->shard != use->shard || site->scatter != use->scatter))
+        /* A size is what the program computes; another one at this place, or another operation, is
+         * another iteration. The call itself is in the ring, where the phase that it begins will find it. */
+        if (site->calls > 0 && (site->shard != use->shard || site->op != use->op))
             end_phase(p);
         else
             site_call(p, call, use);

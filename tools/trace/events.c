@@ -123,7 +123,7 @@ static void gather_args(struct trace *t, const struct gather *g)
     arg_text(t, "dtype", g->dtype);
     arg_text(t, "stream", g->stream);
     json_put_number(&t->json, "exposed_ns", "%" PRId64, g->exposed);
-    if (g->scatter) {
+    if (g->op != SLR_ALL_GATHER) {
         put_count(t, "parts", g->parts);
         return;
     }
@@ -153,7 +153,9 @@ static void other_args(struct trace *t, const struct collective *o)
 
 static const char *category(const struct bar *b)
 {
-    return b->gather ? (b->gather->scatter ? "scatter" : "gather") : b->other ? "nccl" : span_names[b->span->kind];
+    return b->gather  ? (b->gather->op == SLR_ALL_GATHER ? "gather" : "scatter")
+           : b->other ? "nccl"
+                      : span_names[b->span->kind];
 }
 
 static void put_bar(struct trace *t, unsigned pid, const struct bar *b)
@@ -246,6 +248,30 @@ static void arrow(struct trace *t, const struct place *from, const struct place 
     end_of_arrow(t, to, "f", at, what);
 }
 
+/* How many bytes the spans of its call, kind and peer have before this one: where in the shard it begins. */
+static uint64_t bytes_before(const struct places *all, const struct place *of)
+{
+    const struct place *end = all->at + all->n;
+    uint64_t sum = 0;
+    for (const struct place *p = find(all, of->member->comm, of->span->call, of->member->crank, of->span->kind);
+         p && p < end && p->member == of->member && p->span->call == of->span->call && p->span->kind == of->span->kind;
+         p++)
+        sum += p->span->peer == of->span->peer && p->span->piece < of->span->piece ? p->span->bytes : 0;
+    return sum;
+}
+
+/* The sum of rank `crank` that has byte `at` of the shard; NULL: there is none. */
+static const struct place *sum_of(const struct places *all, const struct place *of, int32_t crank, uint64_t at)
+{
+    const struct place *end = all->at + all->n, *sum = find(all, of->member->comm, of->span->call, crank, SPAN_SUM);
+    uint64_t added = 0;
+    for (const struct place *p = sum;
+         p && p < end && p->member == sum->member && p->span->call == sum->span->call && p->span->kind == SPAN_SUM; p++)
+        if ((added += p->span->bytes) > at)
+            return p;
+    return NULL;
+}
+
 /* What a rank put into its slot, to those who pull it from there. */
 static void arrow_to_pull(struct trace *t, const struct places *all, const struct place *pull)
 {
@@ -279,22 +305,21 @@ static bool is_scatter(const struct place *p)
     return !member_gather(p->member, false, p->span->call);
 }
 
-/* A part of a reduce-scatter, to the sum that takes its first byte. Parts of a shard are in order. */
+/* A contribution, to the sum that takes its first byte. */
 static void arrow_to_sum(struct trace *t, const struct places *all, const struct place *push)
 {
-    const struct place *end = all->at + all->n;
-    uint64_t at = 0, added = 0;
-    for (const struct place *p = find(all, push->member->comm, push->span->call, push->member->crank, SPAN_PUSH);
-         p && p < end && p->member == push->member && p->span->call == push->span->call && p->span->kind == SPAN_PUSH;
-         p++)
-        at += p->span->peer == push->span->peer && p->span->piece < push->span->piece ? p->span->bytes : 0;
-    const struct place *sum = find(all, push->member->comm, push->span->call, push->span->peer, SPAN_SUM);
-    for (const struct place *p = sum;
-         p && p < end && p->member == sum->member && p->span->call == sum->span->call && p->span->kind == SPAN_SUM; p++)
-        if ((added += p->span->bytes) > at) {
-            arrow(t, push, p, p->span->begin, "push");
-            return;
-        }
+    const struct place *sum = sum_of(all, push, push->span->peer, bytes_before(all, push));
+    if (sum)
+        arrow(t, push, sum, sum->span->begin, "push");
+}
+
+/* The sum that has the last byte of what is copied, to its copy. */
+static void arrow_from_sum(struct trace *t, const struct places *all, const struct place *pull)
+{
+    const struct place *sum =
+        pull->span->bytes ? sum_of(all, pull, pull->span->peer, bytes_before(all, pull) + pull->span->bytes - 1) : NULL;
+    if (sum)
+        arrow(t, sum, pull, pull->span->begin, "sum");
 }
 
 static void put_arrows(struct trace *t, struct places *all)
@@ -306,7 +331,7 @@ static void put_arrows(struct trace *t, struct places *all)
         if (p->span->peer < 0 || p->span->peer == p->member->crank)
             continue;
         if (p->span->kind == SPAN_PULL)
-            arrow_to_pull(t, all, p);
+            (is_scatter(p) ? arrow_from_sum : arrow_to_pull)(t, all, p);
         else if (p->span->kind == SPAN_PUSH)
             (is_scatter(p) ? arrow_to_sum : arrow_from_push)(t, all, p);
     }

@@ -14,19 +14,20 @@ static void print_reasons(FILE *out, const unsigned long long count[SLR_R_COUNT]
 {
     for (int r = 0; r < SLR_R_COUNT; r++)
         if (count[r] && stays_with_nccl(r))
-            fprintf(out, "  %llu %s stayed with NCCL: %s (%s)\n", count[r], what, slr_reason_name((enum slr_reason)r),
+            fprintf(out, "  %llu %ss stayed with NCCL: %s (%s)\n", count[r], what, slr_reason_name((enum slr_reason)r),
                     slr_reason_doc((enum slr_reason)r));
 }
 
 static void print_difference(FILE *out, const struct difference *d)
 {
     fprintf(out, "  DIFFERS: rank %lld of communicator %s (%s), call %lld: ", d->rank, d->comm, d->host, d->call);
-    if (d->kind == GATHERS)
+    if (d->kind == SLR_ALL_GATHER)
         fprintf(out, "from byte %lld of the gathered buffer on, in the shard (%lld bytes) of rank %lld\n", d->offset,
                 d->shard, d->owner);
     else
-        fprintf(out, "byte %lld of the %lld of a reduce-scatter is of the bits %s, %s %s\n", d->offset, d->shard,
-                d->have,
+        fprintf(out, "byte %lld of %s%lld of %s is of the bits %s, %s %s\n", d->offset,
+                d->kind == SLR_ALL_REDUCE ? "the sums, in shards of " : "the ", d->shard,
+                d->kind == SLR_ALL_REDUCE ? "an all-reduce," : "a reduce-scatter", d->have,
                 strcmp(d->check, "nccl") ? "the sum of what the ranks sent has"
                                          : "further from NCCL's than rounding takes it:",
                 d->want);
@@ -41,24 +42,27 @@ static void print_differences(FILE *out, const struct tally *t)
         fprintf(out, "  and %llu more\n", all - VERIFY_LISTED);
 }
 
-static const struct {
-    const char *one, *call, *equal;
-} kinds[KINDS] = {
-    [GATHERS] = {"gathers", "all-gathers", "all bytes equal"},
-    [SCATTERS] = {"reduce-scatters", "reduce-scatters", "all bits those of the sums in rank order, and NCCL's near"}};
+static const char *one(int kind)
+{
+    return kind == SLR_ALL_GATHER ? "gather" : slr_collectives[kind].words;
+}
 
-/* "3 of 7 gathers DIFFER from NCCL's, 5 reduce-scatters ..." */
+static const char *equal(int kind)
+{
+    return kind == SLR_ALL_GATHER ? "all bytes equal" : "all bits those of the sums in rank order, and NCCL's near";
+}
+
+/* "3 of 7 gathers DIFFER from NCCL's; 5 reduce-scatters ..." */
 static void print_compared(FILE *out, const struct tally *t)
 {
     const char *between = "";
-    for (int k = 0; k < KINDS; k++) {
+    for (int k = 0; k < SLR_COLLECTIVES; k++) {
         if (!t->compared[k])
             continue;
         if (t->differing[k])
-            fprintf(out, "%s%llu of %llu %s DIFFER from NCCL's", between, t->differing[k], t->compared[k],
-                    kinds[k].one);
+            fprintf(out, "%s%llu of %llu %ss DIFFER from NCCL's", between, t->differing[k], t->compared[k], one(k));
         else
-            fprintf(out, "%s%llu %s compared with NCCL's, %s", between, t->compared[k], kinds[k].one, kinds[k].equal);
+            fprintf(out, "%s%llu %ss compared with NCCL's, %s", between, t->compared[k], one(k), equal(k));
         between = "; ";
     }
     fputs("\n", out);
@@ -86,15 +90,15 @@ int verify_report(FILE *out, const struct tally *t, unsigned long long every, in
 {
     print_verdict(out, t, every);
     print_differences(out, t);
-    for (int k = 0; k < KINDS; k++)
-        if (t->ended && (k == GATHERS || t->calls[k]))
-            fprintf(out, "  %llu of %llu %s substituted\n", t->substituted[k], t->calls[k], kinds[k].call);
+    for (int k = 0; k < SLR_COLLECTIVES; k++)
+        if (t->ended && (k == SLR_ALL_GATHER || t->calls[k]))
+            fprintf(out, "  %llu of %llu %ss substituted\n", t->substituted[k], t->calls[k], slr_collectives[k].words);
     if (t->logs > t->ended)
         fprintf(out, "  %llu processes gathered nothing, or ended before they could say how much\n",
                 t->logs - t->ended);
-    print_reasons(out, t->refused, "ranks' communicators");
-    for (int k = 0; k < KINDS; k++)
-        print_reasons(out, t->reason[k], kinds[k].call);
+    print_reasons(out, t->refused, "ranks' communicator");
+    for (int k = 0; k < SLR_COLLECTIVES; k++)
+        print_reasons(out, t->reason[k], slr_collectives[k].words);
     if (t->skipped)
         fprintf(out, "  %llu were not compared for want of device memory\n", t->skipped);
     if (t->unreadable)

@@ -25,15 +25,38 @@ static enum slr_reason reason_of(const json_t *event)
     return SLR_R_COUNT;
 }
 
-static enum kind kind_of(const json_t *event)
+static enum slr_collective_id kind_of(const json_t *event)
 {
-    return strcmp(log_text(event, "op"), "reducescatter") == 0 ? SCATTERS : GATHERS;
+    for (int id = 0; id < SLR_COLLECTIVES; id++)
+        if (strcmp(log_text(event, "op"), slr_collectives[id].op) == 0)
+            return (enum slr_collective_id)id;
+    return SLR_ALL_GATHER;
+}
+
+/* What a line at the end counts the calls of, by reasons; SLR_COLLECTIVES: it is another line. */
+static enum slr_collective_id counted_of(const char *what)
+{
+    int id = 0;
+    while (id < SLR_COLLECTIVES && strcmp(what, slr_collectives[id].count) != 0)
+        id++;
+    return (enum slr_collective_id)id;
+}
+
+static void end(struct tally *t, const json_t *event)
+{
+    t->ended++;
+    t->calls[SLR_ALL_GATHER] += count(event, "calls");
+    t->substituted[SLR_ALL_GATHER] += count(event, "substituted");
+    t->calls[SLR_REDUCE_SCATTER] += count(event, "scatters");
+    t->substituted[SLR_REDUCE_SCATTER] += count(event, "scatters_substituted");
+    t->calls[SLR_ALL_REDUCE] += count(event, "reduces");
+    t->substituted[SLR_ALL_REDUCE] += count(event, "reduces_substituted");
 }
 
 static void differs(struct tally *t, const json_t *event)
 {
     const unsigned long long before = tally_sum(t->differing);
-    const enum kind kind = kind_of(event);
+    const enum slr_collective_id kind = kind_of(event);
     t->compared[kind]++;
     if (before < VERIFY_LISTED) {
         struct difference *d = &t->first[before];
@@ -66,14 +89,8 @@ void tally_event(void *tally, const json_t *event)
     } else if (!strcmp(what, "communicator") && !strcmp(log_text(event, "decision"), "pass") && r < SLR_R_COUNT) {
         t->refused[r]++;
     } else if (!strcmp(what, "summary")) {
-        t->ended++;
-        t->calls[GATHERS] += count(event, "calls");
-        t->substituted[GATHERS] += count(event, "substituted");
-        t->calls[SCATTERS] += count(event, "scatters");
-        t->substituted[SCATTERS] += count(event, "scatters_substituted");
-    } else if (!strcmp(what, "count") && r < SLR_R_COUNT) {
-        t->reason[GATHERS][r] += count(event, "n");
-    } else if (!strcmp(what, "scatter_count") && r < SLR_R_COUNT) {
-        t->reason[SCATTERS][r] += count(event, "n");
+        end(t, event);
+    } else if (counted_of(what) < SLR_COLLECTIVES && r < SLR_R_COUNT) {
+        t->reason[counted_of(what)][r] += count(event, "n");
     }
 }
