@@ -6,7 +6,7 @@ import ctypes
 NAMES = (
     "calls bytes substituted substituted_bytes passed fused gemm_chunks joined staged zero_copy pushed mapped"
     " exports imports import_hits import_closes verified verify_bad sites sites_symmetric sites_broken scatters"
-    " scatters_substituted scatters_fused scatters_produced"
+    " scatters_substituted scatters_fused scatters_produced reduces reduces_substituted"
 ).split()
 
 

@@ -5,6 +5,8 @@
 # tests/gpu/frameworks.
 #
 #   megatron      megatron-core: column and row parallel linears, sequence parallel
+#   megatron-whole  the same without: all-reduces in place
+#   ddp           an MLP under DistributedDataParallel
 #   dtensor       torch.distributed.tensor.parallel, eager
 #   functional    gather, products, reduce-scatter by torch.distributed's functional collectives;
 #   c10d          by all_gather_into_tensor and reduce_scatter_tensor;
@@ -131,6 +133,8 @@ own_runs_differ="fsdp2 transformers"
 all_programs() {
     local form
     add megatron megatron_tp.py
+    add megatron-whole megatron_tp.py --form whole
+    add ddp ddp.py
     add dtensor dtensor.py
     for form in functional c10d compiled captured replayed coalesced; do add $form functional.py --form $form; done
     add fsdp2 fsdp2.py

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""GEMMs whose output is reduced and scattered, in PyTorch: NCCL, slipring, and PyTorch's own overlap, side by side.
+"""GEMMs whose output is reduced and scattered, or all-reduced, in PyTorch: NCCL, slipring, and PyTorch's own overlap, side by side.
 
-    scatter.py [--lib build/libslipring.so] [--shapes 8192,8192,8192 ...] [--iters 30] [--rounds 3]
+    scatter.py [--all] [--lib build/libslipring.so] [--shapes 8192,8192,8192 ...] [--iters 30] [--rounds 3]
 
 A shape is M,K,N: each of the ranks multiplies (M, K / ranks) with (K / ranks, N), and gets M / ranks rows of the sum over the
 ranks, in bf16. Forms:
@@ -11,6 +11,9 @@ ranks, in bf16. Forms:
     event     with async_op=True, and work.wait()
     fresh     F.linear, which allocates its output
     fused     torch.ops.symm_mem.fused_matmul_reduce_scatter, where it is and works; without slipring
+
+With --all it is all_reduce in place of reduce_scatter_tensor, in place on what the GEMM has written: all ranks get all rows. There
+is no fused form then.
 
 In each round all ranks are started without and with slipring, in turn. A process first runs each form --settle times, in which
 slipring learns and tries its ways. Then results are compared with exact ones (small whole numbers, new ones each time, poisoned
@@ -47,7 +50,7 @@ class Rank:
         import torch
         import torch.distributed as dist
 
-        self.torch, self.dist, self.cuda = torch, dist, a.device == "cuda"
+        self.torch, self.dist, self.cuda, self.all = torch, dist, a.device == "cuda", a.all
         self.rank, self.ranks = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
         self.device = torch.device("cuda", self.rank) if self.cuda else torch.device("cpu")
         self.dtype = torch.bfloat16 if self.cuda else torch.float32
@@ -105,7 +108,11 @@ class Site:
         self.result = self.part
 
     def scatter(self, source, async_op=False):
-        work = self.world.dist.reduce_scatter_tensor(self.part, source, async_op=async_op)
+        if self.world.all:
+            self.result = source
+            work = self.world.dist.all_reduce(source, async_op=async_op)
+        else:
+            work = self.world.dist.reduce_scatter_tensor(self.part, source, async_op=async_op)
         if async_op:
             work.wait()
 
@@ -149,12 +156,12 @@ class Site:
         getattr(self, form)()
         have = self.result.float().clone()
         want = torch.zeros_like(have)
-        here = slice(world.rank * self.rows, (world.rank + 1) * self.rows)
+        here = slice(0, self.shape[0]) if world.all else slice(world.rank * self.rows, (world.rank + 1) * self.rows)
         for rank in range(world.ranks):
             x, weight = self.operands(seed, rank)
             want += x[here].float() @ weight.float().t()
         bad = int((have != want).sum().item())
-        if form in ("stream", "event"):  # the whole product is in the program's buffer
+        if form in ("stream", "event") and not world.all:  # the whole product is in the program's buffer
             bad += int((self.out.float() != self.x.float() @ self.weight.float().t()).sum().item())
         return bad
 
@@ -230,6 +237,7 @@ def start(a, side, number, folder):
         under.append("--")
     own = [sys.executable, "-u", os.path.realpath(__file__), "--as-rank", "--json", report, "--device", a.device]
     own += ["--iters", str(a.iters), "--times", str(a.times), "--settle", str(a.settle), "--shapes", *a.shapes, "--forms", *a.forms]
+    own += ["--all"] if a.all else []
     own += ["--with-slipring"] if side == "slipring" else []
     env = dict(os.environ, WORLD_SIZE=str(a.ranks), MASTER_ADDR="127.0.0.1", MASTER_PORT=str(20000 + (os.getpid() * 7 + number) % 20000))
     ranks, outputs = [], []
@@ -280,7 +288,7 @@ def ratio(a, b):
 
 def table(a, runs):
     """Rows of medians; the ratios stand last: above 1, slipring is faster."""
-    head = ["M, K, N", "form", "GEMM alone", "RS alone", "NCCL, then", "fused", "slipring", "bound", "fused / slipring", "NCCL / slipring"]
+    head = ["M, K, N", "form", "GEMM alone", "alone", "NCCL, then", "fused", "slipring", "bound", "fused / slipring", "NCCL / slipring"]
     lines = [head, ["---"] * len(head)]
     plain, ours = runs["nccl"], runs.get("slipring", [])
     for shape in a.shapes:
@@ -308,14 +316,14 @@ def faults(a, runs):
 
 
 def counted(folder):
-    """The counters of reduce-scatters in the summaries of slipring's logs."""
+    """The counters of reduce-scatters and all-reduces in the summaries of slipring's logs."""
     sums = {}
     for name in sorted(os.listdir(folder)):
         if name.endswith(".log"):
             with open(os.path.join(folder, name), encoding="utf-8", errors="replace") as file:
                 for word in (word for line in file if " summary " in line for word in line.split()):
                     key, _, value = word.partition("=")
-                    if key.startswith("scatters") and value.isdigit():
+                    if key.startswith(("scatters", "reduces")) and value.isdigit():
                         sums[key] = sums.get(key, 0) + int(value)
     return sums
 
@@ -331,6 +339,7 @@ def measure(a, folder):
 
 def parser():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument("--all", action="store_true", help="all-reduces, in place")
     p.add_argument("--lib", default="", help="libslipring.so; without it NCCL's and PyTorch's times only")
     p.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="a setting for slipring")
     p.add_argument("--shapes", nargs="+", default=SHAPES, metavar="M,K,N")
@@ -351,6 +360,7 @@ def parser():
 
 def main():
     a = parser().parse_args()
+    a.forms = [form for form in a.forms if form != "fused" or not a.all]
     for shape in a.shapes:
         m, k, _ = map(int, shape.split(","))
         if m % a.ranks or k % a.ranks:

@@ -199,7 +199,8 @@ def drive(o, step, synchronize, floats, **about):
         after = {name: counted["end"][name] - value for name, value in counted["settle"].items()}
         moved = (f", behind step {o.settle}: {after['substituted']} of {after['calls']} gathers moved, "
                  f"{after['fused']} GEMMs fused; "
-                 f"{after['scatters_substituted']} of {after['scatters']} reduce-scatters moved")
+                 f"{after['scatters_substituted']} of {after['scatters']} reduce-scatters, "
+                 f"{after['reduces_substituted']} of {after['reduces']} all-reduces moved")
     words = f"rank {RANK}: loss {losses[0]:.6g} -> {losses[-1]:.6g}, {out['ms']:.3f} ms a step{moved}"
     print(words, file=STDOUT, flush=True)
 

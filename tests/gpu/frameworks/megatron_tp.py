@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Training of an MLP of megatron-core's ColumnParallelLinear and RowParallelLinear with sequence parallelism.
+"""Training of an MLP of megatron-core's ColumnParallelLinear and RowParallelLinear, with sequence parallelism or without.
 
-Between the layers each rank has its part of the tokens: they are gathered in front of the columns, again for the
-gradient of the weight, and summed behind the rows. All ranks are one tensor parallel group.
+With it (--form sequence) each rank has its part of the tokens between the layers: they are gathered in front of the
+columns, again for the gradient of the weight, and summed behind the rows. Without (--form whole) each rank has all of
+them: what the rows make, and in the backward pass what the columns make, is summed in place by all-reduces. All ranks
+are one tensor parallel group.
 """
 import functools
 import os
@@ -26,7 +28,7 @@ def make_layers(o, device):
     else:
         tensor_parallel.model_parallel_cuda_manual_seed(o.seed)
     config = ModelParallelConfig(
-        tensor_model_parallel_size=common.RANKS, sequence_parallel=True, use_cpu_initialization=on_cpu,
+        tensor_model_parallel_size=common.RANKS, sequence_parallel=o.form == "sequence", use_cpu_initialization=on_cpu,
         params_dtype=torch.bfloat16, bf16=True, gradient_accumulation_fusion=False,
     )
 
@@ -42,7 +44,9 @@ def make_layers(o, device):
 
 def main():
     os.environ.setdefault("CUDA_DEVICE_MAX_CONNECTIONS", "1")  # as Megatron-LM wants it
-    o = common.parse(common.parser(__doc__, SIZES, ONE_GPU, CPU))
+    p = common.parser(__doc__, SIZES, ONE_GPU, CPU)
+    p.add_argument("--form", choices=("sequence", "whole"), default="sequence")
+    o = common.parse(p)
     import torch
     import torch.nn.functional as F
 
@@ -50,8 +54,9 @@ def main():
     layers = make_layers(o, device)
     weights = [one.weight for layer in layers for one in layer]
     optimizer = common.MasterSGD(weights, o.inner)
-    torch.manual_seed(o.seed + 100 * common.RANK)
-    shape = (o.tokens // common.RANKS, 1, o.hidden)
+    parts = common.RANKS if o.form == "sequence" else 1
+    torch.manual_seed(o.seed + (100 * common.RANK if parts > 1 else 0))
+    shape = (o.tokens // parts, 1, o.hidden)
     x, target = (torch.randn(shape, device=device).bfloat16() for _ in range(2))
 
     def step(_):

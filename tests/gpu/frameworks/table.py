@@ -34,7 +34,7 @@ import statistics
 import sys
 
 HEAD = (
-    "program", "runs", "losses equal to NCCL's", "gathers moved", "reduce-scatters moved", "fused", "produced",
+    "program", "runs", "losses equal to NCCL's", "gathers moved", "reduce-scatters moved", "all-reduces moved", "fused", "produced",
     "right way", "settled after", "stuck", "ms a step, NCCL", "slipring", "ratio",
 )
 GEMM = ("m", "n", "k", "batch", "trans", "type", "gathered")
@@ -303,6 +303,7 @@ class Program:
         return (
             self.name, str(ended) if ended == started else f"{ended} of {started}", str(self.between),
             moved("substituted", "calls"), moved("scatters_substituted", "scatters"),
+            moved("reduces_substituted", "reduces"),
             str(self.sum("fused")), str(self.sum("scatters_produced")),
             f"{100 * right / of:.1f}%" if of else "-",
             f"step {max(known)}" if known else "-", f"{stuck} of {sites}",

@@ -19,7 +19,8 @@ import table
 
 STEPS, SETTLE, RANKS = 6, 3, 2
 S = 1_000_000_000  # step n, from 0, is issued at n + 1 s; the mark behind it lies 0.5 s later
-NAMES = ("calls", "substituted", "fused", "scatters", "scatters_substituted", "scatters_produced")
+NAMES = ("calls", "substituted", "fused", "scatters", "scatters_substituted", "scatters_produced", "reduces",
+         "reduces_substituted")
 
 
 def counted(*values):
@@ -32,8 +33,8 @@ def result(rank, loaded, ms=2.0, losses=None):
         "ms": ms, "issued": [float(n + 1) for n in range(STEPS)],
         "marks": {"settle": {"wall": SETTLE + 0.5, "monotonic_ns": (SETTLE * 2 + 1) * S // 2},
                   "end": {"wall": STEPS + 0.5, "monotonic_ns": (STEPS * 2 + 1) * S // 2}},
-        "counters": {"begin": counted(0, 0, 0, 0, 0, 0), "settle": counted(10, 5, 2, 6, 1, 1),
-                     "end": counted(30, 23, 11, 12, 5, 3)} if loaded else None,
+        "counters": {"begin": counted(0, 0, 0, 0, 0, 0, 0, 0), "settle": counted(10, 5, 2, 6, 1, 1, 3, 0),
+                     "end": counted(30, 23, 11, 12, 5, 3, 9, 4)} if loaded else None,
     }
 
 
