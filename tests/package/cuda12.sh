@@ -52,7 +52,7 @@ diff <(names "$build/libslipring.so") <(names "$dir/libslipring.so") || fail "th
 run() {
     local programs=$1/tests/hooks softgpu=$1/softgpu
     export SOFTGPU_DIR=$softgpu SLIPRING_LIB=$2 TEST_PRELOAD_FIRST=""
-    local common=(--set SLIPRING_MIN_BYTES=0 --has '"event":"substitute"' --hasnt '"event":"pass"')
+    local common=(--set SLIPRING_MIN_BYTES=0 --has '"event":"substitute"' --hasnt '"event":"pass","op":"allgather"')
     local fused=(--has '"event":"fused"' --hasnt '"event":"joined"') run=$source/tests/programs/run.sh
     echo "programs of $1, library $2"
     "$run" "${common[@]}" "${fused[@]}" -- "$programs/callers_static" 3 bn || fail "callers_static"
