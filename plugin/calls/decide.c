@@ -14,8 +14,8 @@
 #include "plugin/comm/group_kept.h"
 #include "plugin/util/process.h"
 
-#define GRAIN                                                                                                          \
-    ((size_t)16) /* bytes, which the device adds at once: shards that are slipring's to choose begin at such */
+/* Bytes that the device adds at once: shards that are slipring's to choose begin at such. */
+#define GRAIN ((size_t)16)
 
 /* Both 0 when the type is unknown, or when all shards together do not fit an address space. */
 static void measure(struct slr_call *call, size_t nranks)
@@ -84,13 +84,14 @@ static size_t least(const struct slr_call *call)
     return call->flow->kind->untried == SLR_R_RING ? call->comm->least_bytes : slr_get(SLR_S_MIN_BYTES);
 }
 
-/* NCCL connects the ranks at the communicator's first operation. Between ranks of one process it can not in a capture, as
- * that takes access to their devices (cudaDeviceEnablePeerAccess), so a program whose first call is an all-gather outside
- * of captures may rely on it. A call that this rank has passed alone was NCCL's as well. */
+/* NCCL connects the ranks at the communicator's first operation. Between ranks of one process it can not in a capture,
+ * as that takes access to their devices (cudaDeviceEnablePeerAccess), so a program whose first call is outside of
+ * captures may rely on it. A call that this rank has passed alone was NCCL's as well. */
 static bool connects_nccl(const struct slr_call *call)
 {
     const struct slr_comm *c = call->comm;
-    return !call->passed_alone && c->substituted + slr_group_kept(c) == 0 && slr_shared_any_in_one_process(&c->shared);
+    return c->substituted == 0 && !call->passed_alone && slr_group_kept(c) == 0 &&
+           slr_shared_any_in_one_process(&c->shared);
 }
 
 enum slr_reason slr_call_decide(struct slr_call *call)
