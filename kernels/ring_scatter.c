@@ -20,9 +20,9 @@
  *     wait for the sums; wait broken(o, me) = 0 for every o; wait for the copies; record finished
  *     in a graph, of an all-reduce: wait done(me, o) = last piece, for every o, before
  *
- * Of an all-reduce a sum is written twice, into `recv` and into the own slots, in place of the first
- * sender's contribution, and said: summed(me, o) = last piece of which all is there, for every o. Each rank copies the sums out
- * of their owners' slots, on a stream of its own, `own`:
+ * Of an all-reduce a sum is written twice, into `recv` and into the own slots, in place of the first sender's
+ * contribution, and said: summed(me, o) = last piece of which all is there, for every o. Each rank copies the
+ * sums out of their owners' slots, on a stream of its own, `own`:
  *
  *     for each part, for every o:
  *       wait summed(o, me) >= the part's last piece;  copy it out of o's slots
@@ -54,8 +54,8 @@
  *
  * which every rank enqueues in one piece, in the communicator's order. entered needs the peers' done of
  * earlier operations, push the peers' open, meet theirs (it writes before it waits), sum the peers' pushes, copy
- * their sums, conclude this rank's own. Early sums stand before this rank's meet, which no peer's push waits for. Events
- * behind parts, and the entry, stand on the program's streams, before the call.
+ * their sums, conclude this rank's own. Early sums stand before this rank's meet, which no peer's push waits for.
+ * Events behind parts, and the entry, stand on the program's streams, before the call.
  *
  * In a graph (ring_record.h) nothing says in which order the driver puts nodes into its queues that no
  * edge orders. So there that sequence is made of edges, on each rank: the pushes stand behind `open`, and

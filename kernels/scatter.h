@@ -68,9 +68,11 @@ struct slr_scatter_part {
 
 struct slr_scatter {
     CUdeviceptr send, recv; /* recv may be the own shard of send; else it has nothing in common with send */
-    CUdeviceptr all; /* of an all-reduce, where the sums of all shards go: send itself, or nothing in common with it;
-                             * recv is the own shard's place there. 0: it is a reduce-scatter */
-    size_t stride; /* from shard to shard of send, and of all, bytes; plan.shard, or more: of each shard only a piece */
+    /* Of an all-reduce, where the sums of all shards go: send itself, or nothing in common with it; recv is the own
+     * shard's place there. 0: it is a reduce-scatter. */
+    CUdeviceptr all;
+    /* From shard to shard of send, and of all, bytes; plan.shard, or more: of each shard only a piece. */
+    size_t stride;
     struct slr_plan plan;         /* slr_scatter_plan() */
     size_t length[SLR_MAX_RANKS]; /* of each shard, or piece: plan.shard, or less */
     enum slr_reduce_type type;
@@ -81,9 +83,9 @@ struct slr_scatter {
     unsigned parts;
     int earlier;   /* parts of a shard that were in pieces before this one: for the timing alone */
     CUevent entry; /* of the call's stream, where parts may be sent before; NULL: the ring begins behind it */
-    bool
-        early; /* of an all-reduce in place whose parts all have events: so may results be written, as nobody can look at
-                 * `send` before the call is over */
+    /* Of an all-reduce in place whose parts all have events: so may results be written, as nobody can look at `send`
+     * before the call is over. */
+    bool early;
     CUdeviceptr arrives[SLR_MAX_RANKS]; /* where rank r writes its shards: the own slots, in the mapping that r has */
 };
 

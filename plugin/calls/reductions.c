@@ -11,8 +11,7 @@
 
 static ncclResult_t to_nccl(const struct slr_call *call)
 {
-    const bool all = call->flow->kind->gets_all;
-    struct slr_other o = {.func = all ? SLR_NCCL_ALL_REDUCE : SLR_NCCL_REDUCE_SCATTER,
+    struct slr_other o = {.func = call->flow->kind->gets_all ? SLR_NCCL_ALL_REDUCE : SLR_NCCL_REDUCE_SCATTER,
                           .count = call->count,
                           .type = call->type,
                           .comm = call->nccl,
@@ -23,8 +22,7 @@ static ncclResult_t to_nccl(const struct slr_call *call)
         SLR_WATCH(leaves, call);
     const struct slr_turn_call in = slr_turn_enter(call);
     slr_guard--;
-    ncclResult_t r = (all ? slr_real.ncclAllReduce : slr_real.ncclReduceScatter)(
-        call->send, call->recv, call->count, call->type, call->op, call->nccl, (cudaStream_t)call->stream);
+    ncclResult_t r = slr_scatter_real(call, call->recv);
     slr_guard++;
     if (call->comm)
         SLR_WATCH(left, call, r);

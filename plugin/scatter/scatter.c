@@ -46,6 +46,12 @@ float slr_scatter_divisor(const struct slr_call *call)
     return call->op == ncclAvg ? (float)call->comm->nranks : 1.0f;
 }
 
+ncclResult_t slr_scatter_real(const struct slr_call *call, void *recv)
+{
+    return (call->flow->kind->gets_all ? slr_real.ncclAllReduce : slr_real.ncclReduceScatter)(
+        call->send, recv, call->count, call->type, call->op, call->nccl, (cudaStream_t)call->stream);
+}
+
 enum slr_reason slr_scatter_may(const struct slr_call *call)
 {
     const bool all = call->flow->kind->gets_all;

@@ -26,6 +26,9 @@ bool slr_scatter_fits(const struct slr_call *call);
 bool slr_scatter_type(ncclDataType_t type, enum slr_reduce_type *out);
 float slr_scatter_divisor(const struct slr_call *call);
 
+/* NCCL's own function of the call, with another place for what is received, and nothing around it. */
+ncclResult_t slr_scatter_real(const struct slr_call *call, void *recv);
+
 /* After slr_gather_number. Not entered: outside of groups, where there may be a product. */
 ncclResult_t slr_scatter_ring(const struct slr_call *call, bool entered);
 

@@ -92,9 +92,7 @@ ncclResult_t slr_verify_sum_prepare(struct slr_call *call)
 ncclResult_t slr_verify_sum_run(const struct slr_call *call)
 {
     const struct slr_compared *m = &call->compared;
-    return (call->flow->kind->gets_all ? slr_real.ncclAllReduce : slr_real.ncclReduceScatter)(
-        call->send, (void *)(uintptr_t)m->sums, call->count, call->type, call->op, call->nccl,
-        (cudaStream_t)call->stream);
+    return slr_scatter_real(call, (void *)(uintptr_t)m->sums);
 }
 
 ncclResult_t slr_verify_sum_inputs(const struct slr_call *call)
