@@ -246,7 +246,7 @@ find_build
 declare -A programs
 for form in graphs capture thrown left_some; do
     sources=("$SLR_ROOT/tests/graphs/$form.c" "$SLR_ROOT/tests/order/forms.c")
-    [ $form != graphs ] || sources+=("$SLR_ROOT"/tests/graphs/graphs_{ahead,bodies,group,life,memory,scatter,shape,soak,tried,unlike}.c)
+    [ $form != graphs ] || sources+=("$SLR_ROOT"/tests/graphs/graphs_{ahead,bodies,first,group,life,memory,scatter,shape,soak,tried,unlike}.c)
     rank_program "forms_$form" graphs "${sources[@]}" >"$logs/make.log" 2>&1 ||
         { tail -n 20 "$logs/make.log" >&2 && die "forms_$form did not compile"; }
     programs[$form]=$program
