@@ -35,8 +35,8 @@ struct slr_collective;
 enum slr_scatters slr_scatters_of(const struct slr_collective *kind);
 
 /* For the GEMM hook, with no gather that it consumes, without locks: true: it has been computed, and
- * *result is what the application gets. */
-bool slr_produce_gemm(struct slr_gemm *gemm, CUstream stream, CUcontext ctx, cublasStatus_t *result);
+ * *result is what the application gets. `joins`: slr_pending_joins(). */
+bool slr_produce_gemm(struct slr_gemm *gemm, CUstream stream, CUcontext ctx, uint64_t joins, cublasStatus_t *result);
 
 /* A reduce-scatter that the ring could have has come. Sets call->made when one of the latest GEMMs has
  * computed what it sends, as far as is known: it has written there, and its parts have not been in vain. */

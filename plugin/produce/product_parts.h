@@ -4,6 +4,7 @@
 #define SLR_PLUGIN_PRODUCE_PRODUCT_PARTS_H
 
 #include "base/real.h"
+#include "kernels/gemm.h"
 #include "kernels/scatter.h"
 
 struct slr_comm;
@@ -18,7 +19,9 @@ struct slr_product {
     CUstream stream; /* as slr_stream_name() calls it */
     CUdeviceptr c;
     size_t bytes, elem;
-    bool blocking; /* the stream, or what follows it: not non-blocking */
+    struct slr_ranges used; /* by the GEMM */
+    uint64_t joins;         /* before it: slr_pending_joins() */
+    bool blocking;          /* the stream, or what follows it: not non-blocking */
     unsigned parts;
     struct slr_scatter_part part[SLR_PRODUCT_PARTS];
     CUevent event[SLR_PRODUCT_PARTS]; /* NULL: not made yet */
