@@ -7,6 +7,7 @@
 #include "interpose/gate_table.h"
 #include "interpose/resolve.h"
 #include "plugin/comm/stream.h"
+#include "plugin/pending/front.h"
 #include "plugin/pending/pending.h"
 #include "plugin/produce/product.h"
 
@@ -159,6 +160,18 @@ static bool changes_events(const struct slr_gate_row *row, const struct slr_gate
     }
 }
 
+static bool launches_in_front(unsigned index, const struct slr_gate_frame *frame)
+{
+    const struct slr_launch l = {.config = (const void *)(uintptr_t)argument(frame, 0),
+                                 .function = (CUfunction)(uintptr_t)argument(frame, 1),
+                                 .params = (void **)(uintptr_t)argument(frame, 2),
+                                 .extra = (void **)(uintptr_t)argument(frame, 3)};
+    slr_guard++;
+    const bool done = slr_front_launch((slr_launch_fn *)(uintptr_t)slr_gate_real[index], &l, &answer);
+    slr_guard--;
+    return done;
+}
+
 void *slr_gate_slow(unsigned index, const struct slr_gate_frame *frame)
 {
     int saved = errno;
@@ -178,10 +191,13 @@ void *slr_gate_slow(unsigned index, const struct slr_gate_frame *frame)
             slr_guard++;
             slr_product_observe(&o);
             done = slr_pending_observe(&o, &answer);
+            if (o.act == SLR_ACT_OPERATION)
+                slr_front_operation(o.stream);
             slr_guard--;
         } else if (changes_events(row, frame)) {
             slr_pending_events_unseen();
         }
+        done = done || (row->class == SLR_GATE_LAUNCH_CONFIG && launches_in_front(index, frame));
     }
     errno = saved;
     return done ? (void *)answered : slr_gate_real[index];

@@ -36,6 +36,7 @@
 #include "plugin/gather/gather.h"
 #include "plugin/comm/group_kept.h"
 #include "plugin/passed/nccl_call.h"
+#include "plugin/pending/front.h"
 #include "plugin/pending/order.h"
 #include "plugin/pending/pending.h"
 #include "plugin/record/record.h"
@@ -199,6 +200,16 @@ static ncclResult_t end_for_program(ncclSimInfo_t *info, bool simulate)
     return r;
 }
 
+/* Whose kernels NCCL launches in the end; NULL: nobody's. Of several communicators the last one's. */
+static ncclComm_t launches(const struct slr_group *group)
+{
+    ncclComm_t comm = NULL;
+    for (size_t i = 0; i < group->use_count; i++)
+        if (group->uses[i].nccl && group->uses[i].comm)
+            comm = group->uses[i].comm->nccl;
+    return comm;
+}
+
 /* The outermost end. */
 static ncclResult_t close_group(struct slr_group *group, ncclSimInfo_t *info, bool simulate)
 {
@@ -213,7 +224,9 @@ static ncclResult_t close_group(struct slr_group *group, ncclSimInfo_t *info, bo
         order_before(group);
         begin_turns(group);
     }
+    slr_front_begin(launches(group));
     ncclResult_t r = end_for_program(info, simulate);
+    slr_front_end();
     ncclResult_t told = simulate ? ncclSuccess : end_turns(group, launched(r));
     told = told != ncclSuccess ? told : group->told;
     slr_inits_end(group->inits, simulate ? ncclInvalidUsage : r);

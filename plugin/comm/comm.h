@@ -36,6 +36,14 @@ struct slr_timeline;
 struct slr_timeline_counts;
 struct slr_trials;
 
+/* pending/front.h */
+struct slr_front {
+    CUevent begun; /* NULL: not made yet */
+    CUstream stream;
+    bool is;
+    struct slr_comm *next;
+};
+
 struct slr_comm {
     ncclComm_t nccl;
     struct slr_key key;
@@ -67,6 +75,7 @@ struct slr_comm {
     struct slr_product *product;  /* what a GEMM has computed for a reduce-scatter (produce/); NULL: nothing yet */
     struct slr_product *captured; /* the same in a capture (produce/product.h) */
     bool unproductive;            /* it has no product any more: produce/product.c's lock */
+    struct slr_front front;
     _Atomic uint32_t turns;       /* calls that NCCL has had in its turn: passed/nccl_call.h */
     _Atomic bool turns_off;       /* they can not be followed */
     /* The watchdog's own memory: of progress; of NCCL's calls while a peer is gone; whom it has told. */

@@ -9,6 +9,7 @@
 #include "plugin/connect/connect.h"
 #include "plugin/graphs/graphs.h"
 #include "plugin/transfer/expect.h"
+#include "plugin/pending/front.h"
 #include "plugin/pending/order.h"
 #include "plugin/record/record.h"
 #include "plugin/pending/pending.h"
@@ -94,6 +95,7 @@ void slr_comm_dispose(struct slr_comm *c)
         slr_order_close(c->lane);
         slr_record_close(c);
         slr_produce_close(c, false);
+        slr_front_close(c, false);
         slr_trials_close(c, false);
         slr_connect_close(c);
         if (c->shared.control)
@@ -110,5 +112,6 @@ void slr_comm_dispose(struct slr_comm *c)
     slr_expect_free(c);
     slr_trials_close(c, true);
     slr_produce_close(c, true);
+    slr_front_close(c, true);
     free(c);
 }

@@ -7,6 +7,7 @@
 #include "plugin/tuner/tuner.h"
 #include "plugin/comm/group_kept.h"
 #include "plugin/comm/watch.h"
+#include "plugin/pending/front.h"
 #include "plugin/pending/order.h"
 #include "plugin/pending/pending_state.h"
 #include "plugin/produce/product.h"
@@ -29,12 +30,14 @@ void slr_nccl_begin(ncclComm_t comm, cudaStream_t stream)
     } else {
         slr_order_before_nccl(c, named(stream));
         slr_explore_begin(c, (CUstream)stream);
+        slr_front_begin(comm);
     }
     slr_comm_put(c);
 }
 
 ncclResult_t slr_nccl_end(ncclComm_t comm, cudaStream_t stream, ncclResult_t r)
 {
+    slr_front_end();
     if (r == ncclSuccess && !slr_in_group()) {
         struct slr_comm *c = slr_comm_find(comm);
         slr_order_after_nccl(c, named(stream));

@@ -39,6 +39,7 @@
     X(cuGraphAddEventRecordNode)                                                                                       \
     X(cuGraphRetainUserObject)                                                                                         \
     X(cuLaunchKernel)                                                                                                  \
+    X(cuLaunchKernelEx)                                                                                                \
     X(cuMemAddressFree)                                                                                                \
     X(cuMemAddressReserve)                                                                                             \
     X(cuMemAlloc)                                                                                                      \

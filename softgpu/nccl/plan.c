@@ -241,7 +241,8 @@ static CUresult launch_kernel(const struct softdrv *drv, struct plan *plan)
 {
     struct plan_args args = {.plan = plan};
     void *params[] = {&args};
-    return drv->cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, plan->ops->stream, params, NULL);
+    const CUlaunchConfig config = {1, 1, 1, 1, 1, 1, .hStream = plan->ops->stream};
+    return drv->cuLaunchKernelEx(&config, function, params, NULL);
 }
 
 /* From now on the kernel is the graph's. */

@@ -10,9 +10,10 @@ ranks, in bf16. Forms:
     stream    torch.mm into a fixed output, then reduce_scatter_tensor on the same stream
     event     with async_op=True, and work.wait()
     fresh     F.linear, which allocates its output
+    apart     F.linear, and ncclAllReduce by ctypes into a new buffer, as vLLM does; with --all
     fused     torch.ops.symm_mem.fused_matmul_reduce_scatter, where it is and works; without slipring
 
-With --all it is all_reduce in place of reduce_scatter_tensor, in place on what the GEMM has written: all ranks get all rows. There
+With --all it is all_reduce instead of reduce_scatter_tensor, in place on what the GEMM has written: all ranks get all rows. There
 is no fused form then.
 
 In each round all ranks are started without and with slipring, in turn. A process first runs each form --settle times, in which
@@ -25,6 +26,7 @@ rounds; the bound is the longer one of GEMM and reduce-scatter alone, by whomeve
 Exit status: 0; 1 a result was wrong, or a process failed; 124 --limit seconds were not enough.
 """
 import argparse
+import ctypes
 import json
 import os
 import statistics
@@ -35,7 +37,7 @@ import time
 
 ROOT = os.path.join(os.path.dirname(os.path.realpath(__file__)), "..", "..")
 SHAPES = ["8192,8192,8192", "8192,4096,8192", "16384,1024,8192", "16384,4096,4096", "4096,4096,4096"]
-FORMS = ("stream", "event", "fresh", "fused")
+FORMS = ("stream", "event", "fresh", "apart", "fused")
 SPREAD = 24  # standard deviation of a sum's elements in a check: whole numbers below 256 are exact in bf16
 CHECKS = 6
 
@@ -54,6 +56,7 @@ class Rank:
         self.rank, self.ranks = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
         self.device = torch.device("cuda", self.rank) if self.cuda else torch.device("cpu")
         self.dtype = torch.bfloat16 if self.cuda else torch.float32
+        self.nccl = None
         if self.cuda:
             torch.cuda.set_device(self.device)
             dist.init_process_group("nccl", device_id=self.device)
@@ -94,6 +97,38 @@ class Rank:
         return ((drawn < share).to(self.dtype) - (drawn > 1 - share).to(self.dtype)).contiguous()
 
 
+class UniqueId(ctypes.Structure):
+    _fields_ = [("bytes", ctypes.c_byte * 128)]
+
+
+class Nccl:
+    """A communicator of all ranks, without PyTorch."""
+
+    SUM, BF16 = 0, 9  # of nccl.h
+
+    def __init__(self, world):
+        self.library, self.torch = ctypes.CDLL("libnccl.so.2"), world.torch
+        name, self.comm = UniqueId(), ctypes.c_void_p()
+        if world.rank == 0:
+            self.done(self.library.ncclGetUniqueId(ctypes.byref(name)))
+        shared = [bytes(name.bytes)]
+        world.dist.broadcast_object_list(shared)
+        name = UniqueId.from_buffer_copy(shared[0])
+        self.done(self.library.ncclCommInitRank(ctypes.byref(self.comm), world.ranks, name, world.rank))
+
+    @staticmethod
+    def done(status):
+        if status:
+            raise RuntimeError(f"NCCL: {status}")
+
+    def all_reduce(self, source):
+        out = self.torch.empty_like(source)
+        stream = ctypes.c_void_p(self.torch.cuda.current_stream().cuda_stream)
+        send, recv = ctypes.c_void_p(source.data_ptr()), ctypes.c_void_p(out.data_ptr())
+        self.done(self.library.ncclAllReduce(send, recv, ctypes.c_size_t(source.numel()), self.BF16, self.SUM, self.comm, stream))
+        return out
+
+
 class Site:
     """One shape's buffers, and its forms."""
 
@@ -132,6 +167,11 @@ class Site:
 
     def fresh(self):
         self.scatter(self.world.torch.nn.functional.linear(self.x, self.weight))
+
+    def apart(self):
+        if not self.world.nccl:
+            self.world.nccl = Nccl(self.world)
+        self.result = self.world.nccl.all_reduce(self.world.torch.nn.functional.linear(self.x, self.weight))
 
     def fused(self):
         group = self.world.dist.group.WORLD.group_name
@@ -360,7 +400,7 @@ def parser():
 
 def main():
     a = parser().parse_args()
-    a.forms = [form for form in a.forms if form != "fused" or not a.all]
+    a.forms = [form for form in a.forms if form != ("fused" if a.all else "apart")]
     for shape in a.shapes:
         m, k, _ = map(int, shape.split(","))
         if m % a.ranks or k % a.ranks:

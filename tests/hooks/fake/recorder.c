@@ -12,6 +12,7 @@
 #include "plugin/graphs/graphs.h"
 #include "plugin/lifecycle/lifecycle.h"
 #include "plugin/memory/registration.h"
+#include "plugin/pending/front.h"
 #include "plugin/pending/pending.h"
 #include "plugin/pending/order.h"
 #include "plugin/produce/product.h"
@@ -235,6 +236,20 @@ void slr_about_queues(unsigned long from, unsigned long to)
 {
     (void)from;
     (void)to;
+}
+
+void slr_front_on(void) {}
+void slr_front_operation(CUstream stream)
+{
+    (void)stream;
+}
+
+bool slr_front_launch(slr_launch_fn *launch, const struct slr_launch *l, CUresult *answer)
+{
+    (void)launch;
+    (void)l;
+    (void)answer;
+    return false;
 }
 
 void slr_plugin_after_fork_child(void) {}
