@@ -244,12 +244,14 @@ static bool compute(struct slr_product *p, const struct slr_gemm *gemm)
     return good;
 }
 
-static void note(const struct slr_product *p, const struct slr_gemm *gemm)
+static void note(const struct slr_product *p, const struct slr_gemm *gemm, const struct slr_collective *kind)
 {
     const struct slr_comm *c = p->comm;
-    if (slr_log_enabled(SLR_LOG_INFO) && slr_log_first(slr_mix(slr_mix(p->key, p->parts), slr_comm_id(c) ^ 5)))
-        slr_log(SLR_LOG_INFO, "produced", "comm=%s crank=%d m=%lld n=%lld k=%lld shard=%zu parts=%u", c->name, c->rank,
-                (long long)gemm->m, (long long)gemm->n, (long long)gemm->k, p->bytes / (size_t)c->nranks, p->parts);
+    if (slr_log_enabled(SLR_LOG_INFO) &&
+        slr_log_first(slr_mix(slr_mix(p->key, p->parts), slr_comm_id(c) ^ 5 ^ (uint64_t)kind->id << 3)))
+        slr_log(SLR_LOG_INFO, "produced", "op=%s comm=%s crank=%d m=%lld n=%lld k=%lld shard=%zu parts=%u", kind->op,
+                c->name, c->rank, (long long)gemm->m, (long long)gemm->n, (long long)gemm->k,
+                p->bytes / (size_t)c->nranks, p->parts);
 }
 
 /* What is captured is not tried. */
@@ -319,7 +321,7 @@ static bool produce(struct slr_comm *c, const struct slr_gemm *gemm, CUstream st
         good = put(p, gemm, captured);
     }
     if (good) {
-        note(p, gemm);
+        note(p, gemm, pair->kind);
         atomic_fetch_add(&slr_counters.scatters_produced, !captured); /* replays count */
     }
     if (p && captured)
