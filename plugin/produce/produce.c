@@ -62,11 +62,6 @@ static unsigned seen_count;
 static enum { NOT_YET, WATCHING, GIVEN_UP } watch;
 static unsigned unmade; /* UNMADE or more: does not matter any more */
 
-enum slr_scatters slr_scatters_of(const struct slr_collective *kind)
-{
-    return (enum slr_scatters)(kind->gets_all ? slr_get(SLR_S_ALL_REDUCE) : slr_get(SLR_S_REDUCE_SCATTER));
-}
-
 /* ---- what is known; under the lock ---- */
 
 static struct pair *pair_of(uint64_t gemm, CUcontext ctx)
@@ -258,7 +253,7 @@ static void note(const struct slr_product *p, const struct slr_gemm *gemm, const
 static uint32_t tried_blocks(struct slr_comm *c, const struct slr_gemm *gemm, CUstream stream, const struct pair *pair,
                              bool captured)
 {
-    if (slr_scatters_of(pair->kind) != SLR_SCATTERS_AUTO)
+    if (slr_get(pair->kind->setting) != SLR_SCATTERS_AUTO)
         return SLR_TRIALS_BLOCKS;
     return captured ? slr_trials_blocks_chosen(c, pair->shard, pair->kind, gemm)
                     : slr_trials_blocks(c, pair->shard, pair->kind, gemm, stream);

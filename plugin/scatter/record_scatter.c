@@ -105,7 +105,7 @@ static bool chosen(struct slr_call *call)
 {
     if (!slr_in_group()) /* at whose end it sends what no GEMM has left for it */
         slr_produce_learn(call);
-    return slr_scatters_of(call->flow->kind) != SLR_SCATTERS_AUTO ||
+    return slr_get(call->flow->kind->setting) != SLR_SCATTERS_AUTO ||
            slr_trials_captured(call->comm, call->shard, call->flow->kind);
 }
 

@@ -360,7 +360,7 @@ static void advise_untried(struct report *r, const struct scatter_site *s, size_
     out_item(r->o,
              "%s: its ways were not tried to the end: the program made too few such calls, or has SLIPRING_TRIALS=0 or "
              "CUBLAS_WORKSPACE_CONFIG set. SLIPRING_%s=always uses the ring from the first call on.",
-             name_of(name, s, i), s->op == SLR_ALL_REDUCE ? "ALL_REDUCE" : "REDUCE_SCATTER");
+             name_of(name, s, i), slr_setting_rows[slr_collectives[s->op].setting].name);
 }
 
 /* Each wrong guess has cost a GEMM in parts. */
