@@ -23,8 +23,8 @@
  *
  * **One call** (slr_call_make), of whatever collective; what differs is the row of its flow (comm/call.h):
  *
- *   decide    decide.c            the communicator, what the row may have, arguments, size, this rank's state, whether
- *                                 NCCL needs the call, the way
+ *   decide    decide.c            the communicator, whether the row may have any, arguments, size, whether it has such
+ *                                 ones, this rank's state, whether NCCL needs the call, the way
  *   record    record/record.h     it is captured: into the graph, or left to NCCL
  *   connect   connect/connect.h   the first one connects the ranks; then the row can, or can not
  *   note      decide.c            counted, and logged

@@ -104,6 +104,8 @@ enum slr_reason slr_call_decide(struct slr_call *call)
         why = slr_call_arguments(call);
     if (why == SLR_R_RING && call->bytes < least(call))
         why = SLR_R_TOO_SMALL;
+    if (why == SLR_R_RING && flow->has)
+        why = flow->has(call);
     if (why == SLR_R_RING)
         why = here(call);
     /* Below it calls come here or not by what has been chosen until now, which ranks that capture at different times do

@@ -45,8 +45,9 @@ static ncclResult_t passed(struct slr_call *call)
  * slipring itself calls: so what the ring takes of it is what is compared. */
 #define FLOW(id)                                                                                                       \
     {                                                                                                                  \
-        .kind = &slr_collectives[id], .may = slr_scatter_may, .choose = slr_scatter_choose, .can = slr_scatter_can,    \
-        .nccl = passed, .ring = slr_scatter_ring, .capture = &slr_capture_scatter, .compare = {                        \
+        .kind = &slr_collectives[id], .may = slr_scatter_may, .has = slr_scatter_has, .choose = slr_scatter_choose,    \
+        .can = slr_scatter_can, .nccl = passed, .ring = slr_scatter_ring, .capture = &slr_capture_scatter,             \
+        .compare = {                                                                                                   \
             .prepare = slr_verify_sum_prepare,                                                                         \
             .nccl = slr_verify_sum_run,                                                                                \
             .inputs = slr_verify_sum_inputs,                                                                           \

@@ -31,8 +31,11 @@ struct slr_compare {
  * lock. NULL: nothing. */
 struct slr_flow {
     const struct slr_collective *kind;
-    /* Before its arguments are looked at: settings, types and reductions that the ring has not. Uniform (R1). */
+    /* Whether settings leave any to the ring. Uniform (R1), as `has`. */
     enum slr_reason (*may)(const struct slr_call *call);
+    /* Of one that is large enough: types and reductions that the ring has not. Before this rank's state is looked at,
+     * which is nothing to what all ranks leave to NCCL. */
+    enum slr_reason (*has)(const struct slr_call *call);
     /* Which way it goes now, as far as settings leave that open: trials/trials.h. */
     enum slr_reason (*choose)(struct slr_call *call);
     /* When the ranks are connected: SLR_R_RING, or why NCCL has it. Uniform. */

@@ -62,11 +62,6 @@ static unsigned seen_count;
 static enum { NOT_YET, WATCHING, GIVEN_UP } watch;
 static unsigned unmade; /* UNMADE or more: does not matter any more */
 
-enum slr_scatters slr_scatters_of(const struct slr_collective *kind)
-{
-    return (enum slr_scatters)(kind->gets_all ? slr_get(SLR_S_ALL_REDUCE) : slr_get(SLR_S_REDUCE_SCATTER));
-}
-
 /* ---- what is known; under the lock ---- */
 
 static struct pair *pair_of(uint64_t gemm, CUcontext ctx)
@@ -244,19 +239,21 @@ static bool compute(struct slr_product *p, const struct slr_gemm *gemm)
     return good;
 }
 
-static void note(const struct slr_product *p, const struct slr_gemm *gemm)
+static void note(const struct slr_product *p, const struct slr_gemm *gemm, const struct slr_collective *kind)
 {
     const struct slr_comm *c = p->comm;
-    if (slr_log_enabled(SLR_LOG_INFO) && slr_log_first(slr_mix(slr_mix(p->key, p->parts), slr_comm_id(c) ^ 5)))
-        slr_log(SLR_LOG_INFO, "produced", "comm=%s crank=%d m=%lld n=%lld k=%lld shard=%zu parts=%u", c->name, c->rank,
-                (long long)gemm->m, (long long)gemm->n, (long long)gemm->k, p->bytes / (size_t)c->nranks, p->parts);
+    if (slr_log_enabled(SLR_LOG_INFO) &&
+        slr_log_first(slr_mix(slr_mix(p->key, p->parts), slr_comm_id(c) ^ 5 ^ (uint64_t)kind->id << 3)))
+        slr_log(SLR_LOG_INFO, "produced", "op=%s comm=%s crank=%d m=%lld n=%lld k=%lld shard=%zu parts=%u", kind->op,
+                c->name, c->rank, (long long)gemm->m, (long long)gemm->n, (long long)gemm->k,
+                p->bytes / (size_t)c->nranks, p->parts);
 }
 
 /* What is captured is not tried. */
 static uint32_t tried_blocks(struct slr_comm *c, const struct slr_gemm *gemm, CUstream stream, const struct pair *pair,
                              bool captured)
 {
-    if (slr_scatters_of(pair->kind) != SLR_SCATTERS_AUTO)
+    if (slr_get(pair->kind->setting) != SLR_SCATTERS_AUTO)
         return SLR_TRIALS_BLOCKS;
     return captured ? slr_trials_blocks_chosen(c, pair->shard, pair->kind, gemm)
                     : slr_trials_blocks(c, pair->shard, pair->kind, gemm, stream);
@@ -320,7 +317,7 @@ static bool produce(struct slr_comm *c, const struct slr_gemm *gemm, CUstream st
         good = put(p, gemm, captured);
     }
     if (good) {
-        note(p, gemm);
+        note(p, gemm, pair->kind);
         atomic_fetch_add(&slr_counters.scatters_produced, !captured); /* replays count */
     }
     if (p && captured)

@@ -28,11 +28,8 @@
 struct slr_call;
 struct slr_gemm;
 
+/* Their settings: SLIPRING_REDUCE_SCATTER, SLIPRING_ALL_REDUCE. */
 enum slr_scatters { SLR_SCATTERS_OFF, SLR_SCATTERS_AUTO, SLR_SCATTERS_ALWAYS };
-
-struct slr_collective;
-/* Of such a collective: SLIPRING_REDUCE_SCATTER, SLIPRING_ALL_REDUCE. */
-enum slr_scatters slr_scatters_of(const struct slr_collective *kind);
 
 /* For the GEMM hook, with no gather that it consumes, without locks: true: it has been computed, and
  * *result is what the application gets. `joins`: slr_pending_joins(). */

@@ -53,10 +53,12 @@ static enum slr_status run(struct slr_lane *lane, const struct slr_call *call, s
 static void note(const struct slr_call *call, const struct slr_recorded_gather *g, const struct slr_product *p)
 {
     const struct slr_comm *c = call->comm;
+    const struct slr_collective *kind = call->flow->kind;
     const unsigned parts = g->fused ? p->parts : 0;
-    if (slr_log_enabled(SLR_LOG_INFO) && slr_log_first(slr_mix(slr_mix(g->shard, parts), slr_comm_id(c) ^ 6)))
-        slr_log(SLR_LOG_INFO, "scatter_captured", "comm=%s crank=%d shard=%zu parts=%u", c->name, c->rank, g->shard,
-                parts);
+    if (slr_log_enabled(SLR_LOG_INFO) &&
+        slr_log_first(slr_mix(slr_mix(g->shard, parts), slr_comm_id(c) ^ 6 ^ (uint64_t)kind->id << 3)))
+        slr_log(SLR_LOG_INFO, "scatter_captured", "op=%s comm=%s crank=%d shard=%zu parts=%u", kind->op, c->name,
+                c->rank, g->shard, parts);
 }
 
 /* The entry of one that runs alone stands behind its product, which `put` looks for. */
@@ -103,7 +105,7 @@ static bool chosen(struct slr_call *call)
 {
     if (!slr_in_group()) /* at whose end it sends what no GEMM has left for it */
         slr_produce_learn(call);
-    return slr_scatters_of(call->flow->kind) != SLR_SCATTERS_AUTO ||
+    return slr_get(call->flow->kind->setting) != SLR_SCATTERS_AUTO ||
            slr_trials_captured(call->comm, call->shard, call->flow->kind);
 }
 

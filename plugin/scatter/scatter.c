@@ -55,12 +55,14 @@ ncclResult_t slr_scatter_real(const struct slr_call *call, void *recv)
 
 enum slr_reason slr_scatter_may(const struct slr_call *call)
 {
-    const bool all = call->flow->kind->gets_all;
+    const struct slr_collective *kind = call->flow->kind;
+    const bool off = slr_get(kind->setting) == SLR_SCATTERS_OFF || (kind->gets_all && slr_sums_any_strict(call->comm));
+    return off ? kind->off : SLR_R_RING;
+}
+
+enum slr_reason slr_scatter_has(const struct slr_call *call)
+{
     enum slr_reduce_type type;
-    if (slr_scatters_of(call->flow->kind) == SLR_SCATTERS_OFF || (all && slr_sums_any_strict(call->comm)))
-        return all ? SLR_R_REDUCE_OFF : SLR_R_SCATTER_OFF;
-    if (call->count == 0) /* nothing is asked of the type then */
-        return SLR_R_RING;
     return slr_scatter_type(call->type, &type) && (call->op == ncclSum || call->op == ncclAvg) ? SLR_R_RING
                                                                                                : SLR_R_SCATTER_TYPE;
 }
@@ -68,7 +70,7 @@ enum slr_reason slr_scatter_may(const struct slr_call *call)
 enum slr_reason slr_scatter_choose(struct slr_call *call)
 {
     slr_produce_learn(call);
-    return slr_scatters_of(call->flow->kind) == SLR_SCATTERS_ALWAYS ? SLR_R_RING : slr_trials_call(call);
+    return slr_get(call->flow->kind->setting) == SLR_SCATTERS_ALWAYS ? SLR_R_RING : slr_trials_call(call);
 }
 
 static size_t most_of(const struct slr_call *call)

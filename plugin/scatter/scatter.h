@@ -13,9 +13,9 @@
 struct slr_call;
 struct slr_product;
 
-/* Of its row (comm/call.h). May: by the setting, types and reductions. Can: whether all ranks can add, and the slots have
- * room for a part of it. */
+/* Of its row (comm/call.h). Can: whether all ranks can add, and the slots have room for a part of it. */
 enum slr_reason slr_scatter_may(const struct slr_call *call);
+enum slr_reason slr_scatter_has(const struct slr_call *call);
 enum slr_reason slr_scatter_choose(struct slr_call *call);
 enum slr_reason slr_scatter_can(const struct slr_call *call);
 

@@ -214,7 +214,7 @@ foreach(victim 0 1 2)
     PLAY fault_flight leave-made ${victim} 256000 scatter)
   run(fault_flight_abort-made_${victim}_scatter 60 ${fault} --set SLIPRING_REDUCE_SCATTER=always PROCESSES 3
     PLAY fault_flight abort-made ${victim} 256000 scatter)
-  set(said --has "\"event\":\"produced\"")
+  set(said --has "\"event\":\"produced\",\"op\":\"reducescatter\"")
   said(said communicator_failed "${rest}" "\"peer\":[012],.*\"status\":\"peer_failed\"")
   foreach(scenario kill-before kill-between kill-made kill-unmade kill-told)
     run(fault_flight_${scenario}_${victim}_scatter 60 ${fault} --set SLIPRING_REDUCE_SCATTER=always ${said} PROCESSES 3 LAUNCH ${killed}
@@ -251,7 +251,7 @@ foreach(victim 0 2)
   set(killed --end ${victim} kill)
   run(fault_flight_stop_${victim}_reduce 60 ${fault} ${all_reduces} PROCESSES 3 LAUNCH --cont-after 800
     PLAY fault_flight stop ${victim} 256000 reduce-in-place)
-  set(said --has "\"event\":\"produced\"")
+  set(said --has "\"event\":\"produced\",\"op\":\"allreduce\"")
   said(said communicator_failed "${rest}" "\"peer\":[012],.*\"status\":\"peer_failed\"")
   foreach(scenario kill-before kill-between kill-told)
     run(fault_flight_${scenario}_${victim}_reduce 60 ${fault} ${all_reduces} ${said} PROCESSES 3 LAUNCH ${killed}

@@ -45,7 +45,8 @@ def check_decisions(c, text, lines):
         shown = set(went.replace("NCCL: ", "").replace("; ", ", ").replace(" and ", ", ").split(", "))
         c.check(shown == reasons, "%s went to %s, not %s" % (number, went, reasons))
         made = any(x.get("made") or x.get("ended") == "fused" for x in of)
-        blocks = {"%(m)d x %(n)d x %(k)d in %(parts)d" % x for x in lines if x["event"] == "produced" and x["comm"] == key[0] and x["shard"] == key[2]}
+        blocks = {"%(m)d x %(n)d x %(k)d in %(parts)d" % x for x in lines if x["event"] == "produced" and x["comm"] == key[0] and x["shard"] == key[2]
+                  and x.get("op", key[1]) == key[1]}
         c.check(set(gemm.split("; ")) <= blocks if blocks else gemm == ("whole" if made else "none known"), "%s: GEMM %s, not %s" % (number, gemm, blocks))
 
 

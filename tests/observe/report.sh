@@ -61,6 +61,8 @@ scatters() {
     "$SLIPRING_REPORT" --html "$dir/page" --json "$dir/json" --text "$dir/text" "$dir/reduces"
     has "$dir/page" "all-reduce, fused" ">copy<" "pull from 2"
     python3 "$here/check_json.py" "$dir/json" "$dir/text" "$dir/reduces"
+    python3 "$here/make_logs.py" "$dir/untold" --scatters --reduces --old --calls 24 --ranks 2
+    python3 "$here/check_figures.py" "${tools[@]}" "$dir/untold"
     while read -r change told; do
         printf '#!/bin/sh\n"%s" "$@" | sed "%s"\n' "$SLIPRING_REPORT" "$change" >"$dir/wrong"
         chmod +x "$dir/wrong"

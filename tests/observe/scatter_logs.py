@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reduce-scatters for make_logs.py: in each iteration one behind the parts of its GEMM (16 MiB shards, from the second on), one behind a
 whole GEMM that was never tried to the end, one that no GEMM computes, and one that does not fit the slots. With --reduces these are
-all-reduces, beside a reduce-scatter of 4 MiB shards that stays with NCCL."""
+all-reduces, beside a reduce-scatter of 4 MiB shards that stays with NCCL; the GEMM before the all-reduce of that size is in parts, too. With
+--old the library tells no collective of such GEMMs."""
 US = 1000
 SITES = [(16 << 20, "ring"), (4 << 20, "reduce_scatter_untried"), (3 << 20, "reduce_scatter_untried"), (300 << 20, "reduce_scatter_room")]
 BLOCKS = 4
@@ -27,7 +28,8 @@ def begin(r):
                   in_place=0, made=made, reason=reason)
     if r.args.reduces:
         r.log("pass", op="reducescatter", **r.common(), nranks=n, count=OTHER[0] // 2, dtype="bf16", shard=OTHER[0], in_place=1, made=0, reason=OTHER[1])
-    r.log("produced", **r.common(), m=4096, n=2048 * n, k=512, shard=SITES[0][0], parts=BLOCKS * n)
+    for shard, _ in SITES[:1 + r.args.reduces]:
+        r.log("produced", **({} if r.args.old else {"op": op_of(r)}), **r.common(), m=4096, n=shard // 8192 * n, k=512, shard=shard, parts=BLOCKS * n)
     if r.rank == 0:
         r.log("tried", op=op_of(r), **r.common(), shard=SITES[0][0], context="0", m=4096, n=2048 * n, k=512, batch=1, trans="nt", type="bf16", gathered="c",
               stage="ways", calls=25, clock="device", ring_ms=1.2345, nccl_ms=1.5, parts_ms="1:1.2345,4:0.9876", by="ring", parts=4)

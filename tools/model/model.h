@@ -87,8 +87,8 @@ struct placed {
     uint32_t place;
 };
 
-/* A shape of calls and what became of it: lines substitute and pass, fused, joined, overtaken; produced, which does not
- * tell `op`. */
+/* A shape of calls and what became of it: lines substitute and pass, fused, joined, overtaken; produced, of older
+ * libraries with no `op` (SLR_ALL_GATHER). */
 struct shape {
     enum log_event event;
     enum slr_collective_id op;

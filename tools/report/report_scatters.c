@@ -158,7 +158,8 @@ static void put_gemms(struct table *t, const struct report *r, const struct scat
         const struct member *b = &r->m->members.at[c->members.at[k]];
         for (size_t i = 0; i < b->scatter_shapes.n; i++) {
             const struct shape *h = &b->scatter_shapes.at[i];
-            if (h->event == E_PRODUCED && h->shard == s->shard && len + 70 < sizeof list)
+            const bool of_op = h->op == s->op || h->op == SLR_ALL_GATHER; /* not told */
+            if (h->event == E_PRODUCED && of_op && h->shard == s->shard && len + 70 < sizeof list)
                 len += (size_t)snprintf(list + len, sizeof list - len,
                                         "%s%" PRIu64 " x %" PRIu64 " x %" PRIu64 " in %" PRIu64, len ? "; " : "", h->m,
                                         h->n, h->k, h->parts);
@@ -359,7 +360,7 @@ static void advise_untried(struct report *r, const struct scatter_site *s, size_
     out_item(r->o,
              "%s: its ways were not tried to the end: the program made too few such calls, or has SLIPRING_TRIALS=0 or "
              "CUBLAS_WORKSPACE_CONFIG set. SLIPRING_%s=always uses the ring from the first call on.",
-             name_of(name, s, i), s->op == SLR_ALL_REDUCE ? "ALL_REDUCE" : "REDUCE_SCATTER");
+             name_of(name, s, i), slr_setting_rows[slr_collectives[s->op].setting].name);
 }
 
 /* Each wrong guess has cost a GEMM in parts. */
