@@ -228,7 +228,7 @@ static void put_chosen(struct slr_trial_choice *choice, const struct slr_trial_r
 /* Of one site, all rows that count together: over the ring, and by NCCL. */
 struct sums {
     float ring, nccl;
-    float bare;   /* of NCCL's, what calls without a GEMM take */
+    float bare;   /* of NCCL's, what calls take for which no GEMM waits */
     bool of_host; /* of any row: times that scatter more */
 };
 
@@ -283,9 +283,10 @@ static struct sums add_up(const struct slr_trial_row *const *rows, const uint32_
 }
 
 enum slr_verdict slr_trials_choose(const struct slr_trial_row *const *rows, const uint32_t *count, int nranks,
-                                   uint32_t site, int base, struct slr_trial_choice *choice)
+                                   uint32_t site, int base, bool awaited, struct slr_trial_choice *choice)
 {
-    const struct sums sums = add_up(rows, count, nranks, site, SLR_STAGE_WAYS, base, choice);
+    struct sums sums = add_up(rows, count, nranks, site, SLR_STAGE_WAYS, base, choice);
+    sums.bare = awaited ? sums.bare : sums.nccl;
     return sums.nccl <= 0 ? SLR_VERDICT_NOTHING : far_apart(&sums) ? SLR_VERDICT_CHOSEN : SLR_VERDICT_DUEL;
 }
 
