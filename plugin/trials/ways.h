@@ -187,7 +187,7 @@ float slr_trials_median(float *values, unsigned n);
 
 /* ---- captures ---- */
 
-/* Whether it is the ring's. `wish`: what this rank would say, were it the first. `shard`: bytes, below 2^62; not 0. */
+/* Whether it is the ring's. `wish`: what this rank would say, were it the first. `shard`: bytes, below 2^61; not 0. */
 bool slr_capture_way(_Atomic uint64_t *word, unsigned words, size_t shard, const struct slr_collective *kind,
                      bool wish);
 
