@@ -302,9 +302,9 @@ bool slr_trials_judge(const struct slr_trial_row *const *rows, const uint32_t *c
  * choice. So the first rank that captures a call of a size decides, by what is chosen there and then, and all captures
  * of all ranks go by that, for good.
  *
- * Shared by the ranks: words that begin as 0. Each stands for one size: shard << 3 | collective << 1 | ring. The word of
- * a size is in the first place that was free when it was written, by compare-and-swap from 0; no word changes again. So
- * whoever looks from the first place on finds it, or is the first; and when there is no place, none has one and the
+ * Shared by the ranks: words that begin as 0. Each stands for one size: shard << 3 | collective << 1 | ring. The word
+ * of a size is in the first place that was free when it was written, by compare-and-swap from 0; no word changes again.
+ * So whoever looks from the first place on finds it, or is the first; and when there is no place, none has one and the
  * size is NCCL's on all ranks. Nobody waits. */
 
 #define RING UINT64_C(1)

@@ -416,10 +416,10 @@ if(NOT SLIPRING_SANITIZE) # by the clock of the timing model
       run(e2e_trials_beside_${kind}_${by} 120 ${beside} ${kind} ${by} $<TARGET_FILE:call_sites> PROPERTIES ${undisturbed})
     endforeach()
   endforeach()
-  run(e2e_mutant_program_unasked 120 WITH program_unasked ${caught_sh} "no log line matches: .*duel.*ring" ${beside} bucket ring
+  run(e2e_mutant_program_unasked 120 WITH program_unasked ${caught_sh} ".event.:.site_way.*.by.:.nccl.,.reason.:.measured." ${beside} bucket ring
     $<TARGET_FILE:call_sites> PROPERTIES ${undisturbed})
-  run(e2e_mutant_program_unheard 120 WITH program_unheard ${caught_sh} "no log line matches: .*duel.*nccl" ${beside} bucket nccl
+  run(e2e_mutant_program_unheard 120 WITH program_unheard ${caught_sh} ".event.:.site_way.*.by.:.ring.,.reason.:.program." ${beside} bucket nccl
     $<TARGET_FILE:call_sites> PROPERTIES ${undisturbed})
-  run(e2e_mutant_producer_waits 120 WITH producer_waits ${caught_sh} "no log line matches: .*duel.*ring" ${beside} dgrad ring
+  run(e2e_mutant_producer_waits 120 WITH producer_waits ${caught_sh} ".event.:.tried.*.stage.:.ways.*.by.:.nccl." ${beside} dgrad ring
     $<TARGET_FILE:call_sites> PROPERTIES ${undisturbed})
 endif()
