@@ -166,7 +166,8 @@ static enum slr_verdict decide(struct slr_comm *c, const struct measured *m, str
                                                                              : SLR_PROGRAM_NOTHING;
         return SLR_VERDICT_CHOSEN;
     }
-    const enum slr_verdict v = slr_trials_choose(m->rows, m->count, c->nranks, m->site, slr_trials_base(s), choice);
+    const enum slr_verdict v =
+        slr_trials_choose(m->rows, m->count, c->nranks, m->site, slr_trials_base(s), !s->kind->produced, choice);
     if (v == SLR_VERDICT_CHOSEN)
         s->program = SLR_PROGRAM_NOTHING;
     if (v != SLR_VERDICT_DUEL)

@@ -228,7 +228,7 @@ static void put_chosen(struct slr_trial_choice *choice, const struct slr_trial_r
 /* Of one site, all rows that count together: over the ring, and by NCCL. */
 struct sums {
     float ring, nccl;
-    float bare;   /* of NCCL's, what calls without a GEMM take */
+    float bare;   /* of NCCL's, what calls take for which no GEMM waits */
     bool of_host; /* of any row: times that scatter more */
 };
 
@@ -283,9 +283,10 @@ static struct sums add_up(const struct slr_trial_row *const *rows, const uint32_
 }
 
 enum slr_verdict slr_trials_choose(const struct slr_trial_row *const *rows, const uint32_t *count, int nranks,
-                                   uint32_t site, int base, struct slr_trial_choice *choice)
+                                   uint32_t site, int base, bool awaited, struct slr_trial_choice *choice)
 {
-    const struct sums sums = add_up(rows, count, nranks, site, SLR_STAGE_WAYS, base, choice);
+    struct sums sums = add_up(rows, count, nranks, site, SLR_STAGE_WAYS, base, choice);
+    sums.bare = awaited ? sums.bare : sums.nccl;
     return sums.nccl <= 0 ? SLR_VERDICT_NOTHING : far_apart(&sums) ? SLR_VERDICT_CHOSEN : SLR_VERDICT_DUEL;
 }
 
@@ -301,16 +302,17 @@ bool slr_trials_judge(const struct slr_trial_row *const *rows, const uint32_t *c
  * choice. So the first rank that captures a call of a size decides, by what is chosen there and then, and all captures
  * of all ranks go by that, for good.
  *
- * Shared by the ranks: words that begin as 0. Each stands for one size: shard << 2 | scatter << 1 | ring. The word of a
- * size is in the first place that was free when it was written, by compare-and-swap from 0; no word changes again. So
- * whoever looks from the first place on finds it, or is the first; and when there is no place, none has one and the
+ * Shared by the ranks: words that begin as 0. Each stands for one size: shard << 3 | collective << 1 | ring. The word
+ * of a size is in the first place that was free when it was written, by compare-and-swap from 0; no word changes again.
+ * So whoever looks from the first place on finds it, or is the first; and when there is no place, none has one and the
  * size is NCCL's on all ranks. Nobody waits. */
 
 #define RING UINT64_C(1)
+_Static_assert(SLR_COLLECTIVES <= 4, "a collective is two bits");
 
 bool slr_capture_way(_Atomic uint64_t *word, unsigned words, size_t shard, const struct slr_collective *kind, bool wish)
 {
-    const uint64_t size = (uint64_t)shard << 2 | (uint64_t)kind->id << 1;
+    const uint64_t size = (uint64_t)shard << 3 | (uint64_t)kind->id << 1;
     for (unsigned i = 0; i < words; i++) {
         uint64_t found = 0;
         if (atomic_compare_exchange_strong(&word[i], &found, size | (wish ? RING : 0)))

@@ -166,11 +166,12 @@ enum slr_verdict {
 };
 
 /* Chooses for one site, and puts that into *choice. rows[r]: of rank r, count[r] of them. `base`:
- * what is in use without trials, SLR_WAY_RING or, of small gathers, SLR_WAY_NCCL.
+ * what is in use without trials, SLR_WAY_RING or, of small gathers, SLR_WAY_NCCL. `awaited`: the GEMM of a row waits
+ * for the call; else it comes before, and what waits is not known.
  * A row counts that has been measured in every way, on the ranks that have it; its time is that of the
  * slowest. A row that does not count keeps what was chosen for it, and when none does, *choice is left as it is. */
 enum slr_verdict slr_trials_choose(const struct slr_trial_row *const *rows, const uint32_t *count, int nranks,
-                                   uint32_t site, int base, struct slr_trial_choice *choice);
+                                   uint32_t site, int base, bool awaited, struct slr_trial_choice *choice);
 
 /* Chooses between ring and NCCL, by the same rule, from what a duel has measured. False: nothing was; *choice is left
  * as it is. */
@@ -186,7 +187,7 @@ float slr_trials_median(float *values, unsigned n);
 
 /* ---- captures ---- */
 
-/* Whether it is the ring's. `wish`: what this rank would say, were it the first. `shard`: bytes, below 2^62; not 0. */
+/* Whether it is the ring's. `wish`: what this rank would say, were it the first. `shard`: bytes, below 2^61; not 0. */
 bool slr_capture_way(_Atomic uint64_t *word, unsigned words, size_t shard, const struct slr_collective *kind,
                      bool wish);
 

@@ -8,11 +8,15 @@
  * less, on another stream, between the two; turned: C = W' X, of the same sizes; beside: another GEMM runs beside
  * it on another stream, and the host waits for one of BEHIND calls only; nothing is checked. All
  * elements are checked after each call; of unchecked, which is as alone, none, for where nothing is computed.
- * GROUP: each gather is in a group, one: of its own, two: with a broadcast. */
+ * GROUP: each gather is in a group, one: of its own, two: with a broadcast.
+ *
+ * Two kinds are the step of a backward pass: in place of the gather an all-reduce in place, on another stream, beside
+ * GEMMs that do not need it, and joined behind them. bucket: of what no GEMM has just computed, as DDP's; dgrad: a GEMM
+ * has, as Megatron's; checked after the last call. Rank 0 writes what a step takes on the device. */
 #include <string.h>
 #include "ranks.h"
 
-enum { COLS = 24, K = 64, M = 32, BEHIND = 8 };
+enum { COLS = 24, K = 64, M = 32, BEHIND = 8, GRADS = 4, MEASURED = 5 };
 
 struct phase {
     char group[4], kind[16];
@@ -107,25 +111,91 @@ static void gather(const struct rank *r, const struct phase *p, const struct mem
         NCCL(ncclGroupEnd());
 }
 
+static void order(cudaStream_t before, cudaStream_t behind)
+{
+    cudaEvent_t ev;
+    CUDA(cudaEventCreateWithFlags(&ev, cudaEventDisableTiming));
+    CUDA(cudaEventRecord(ev, before));
+    CUDA(cudaStreamWaitEvent(behind, ev, 0));
+    CUDA(cudaEventDestroy(ev));
+}
+
 /* Both begin behind both of the call before. In place: a copy of the own shard would wait for the GEMM. */
 static void beside(const struct rank *r, const struct phase *p, struct memory *m, cublasHandle_t h, int call)
 {
     const float alpha = 1, beta = 0;
-    cudaEvent_t ev;
-    CUDA(cudaEventCreateWithFlags(&ev, cudaEventDisableTiming));
-    CUDA(cudaEventRecord(ev, r->stream));
-    CUDA(cudaStreamWaitEvent(m->side, ev, 0));
+    order(r->stream, m->side);
     gather(r, p, m, m->recv + p->cols * K * r->rank);
     CHECK(cublasSetStream(h, m->side) == CUBLAS_STATUS_SUCCESS &&
               cublasSgemm(h, CUBLAS_OP_N, CUBLAS_OP_N, M, p->cols * r->nranks, K, &alpha, m->w, M, m->other, K, &beta,
                           m->c, M) == CUBLAS_STATUS_SUCCESS &&
               cublasSetStream(h, r->stream) == CUBLAS_STATUS_SUCCESS,
           "cublasSgemm");
-    CUDA(cudaEventRecord(ev, m->side));
-    CUDA(cudaStreamWaitEvent(r->stream, ev, 0));
-    CUDA(cudaEventDestroy(ev));
+    order(m->side, r->stream);
     if (call % BEHIND == 0)
         CUDA(cudaStreamSynchronize(r->stream));
+}
+
+static bool is_computed(const struct phase *p)
+{
+    return strcmp(p->kind, "dgrad") == 0;
+}
+
+/* The GEMMs beside are of another form than the one before. */
+static void step(const struct rank *r, const struct phase *p, const struct memory *m, cublasHandle_t h)
+{
+    const int n = p->cols * r->nranks;
+    float *sum = is_computed(p) ? m->c : m->recv, *grad = is_computed(p) ? m->recv : m->c;
+    const float alpha = 1, beta = 0;
+    if (is_computed(p))
+        BLAS(cublasSgemm(h, CUBLAS_OP_N, CUBLAS_OP_N, M, n, K, &alpha, m->w, M, m->other, K, &beta, sum, M));
+    order(r->stream, m->side);
+    NCCL(ncclAllReduce(sum, sum, (size_t)(n * M), ncclFloat, ncclSum, r->comm, m->side));
+    for (int i = 0; i < GRADS; i++)
+        BLAS(cublasSgemm(h, CUBLAS_OP_T, CUBLAS_OP_N, M, n, K, &alpha, m->w, K, m->other, K, &beta, grad, M));
+    order(m->side, r->stream);
+}
+
+/* All ranks multiply the same. */
+static void check_sum(const struct rank *r, const struct phase *p, struct memory *m)
+{
+    const size_t n = (size_t)(p->cols * r->nranks * M);
+    for (size_t i = 0; i < n; i++)
+        m->product[i] *= (float)r->nranks;
+    compare(p, p->calls, m->c, m->product, n, m->host);
+}
+
+/* The last steps are measured, when all has been tried, BEHIND of them in one. The least counts: the host may be held
+ * up. */
+static void backward(const struct rank *r, const struct phase *p, struct memory *m, cublasHandle_t h)
+{
+    const size_t bytes = (size_t)(p->cols * r->nranks * K) * sizeof(float);
+    cudaEvent_t at[MEASURED + 1];
+    float ms, least = 0;
+    for (int i = 0; i <= MEASURED; i++)
+        CUDA(cudaEventCreate(&at[i]));
+    to_device(m->other, m->shards, bytes);
+    CUDA(cudaMemset(m->recv, 0, bytes));
+    for (int call = 0; call < p->calls; call++) {
+        const int left = p->calls - call;
+        if (left % BEHIND == 0 && left <= MEASURED * BEHIND)
+            CUDA(cudaEventRecord(at[MEASURED - left / BEHIND], r->stream));
+        step(r, p, m, h);
+        if (left % BEHIND == 0)
+            CUDA(cudaStreamSynchronize(r->stream));
+    }
+    CUDA(cudaEventRecord(at[MEASURED], r->stream));
+    CUDA(cudaDeviceSynchronize());
+    for (int i = 0; i < MEASURED; i++) {
+        CUDA(cudaEventElapsedTime(&ms, at[i], at[i + 1]));
+        least = i == 0 || ms < least ? ms : least;
+    }
+    if (r->rank == 0)
+        printf("step %.3f ms\n", (double)(least / BEHIND));
+    if (is_computed(p))
+        check_sum(r, p, m);
+    for (int i = 0; i <= MEASURED; i++)
+        CUDA(cudaEventDestroy(at[i]));
 }
 
 static void one(const struct rank *r, const struct phase *p, struct memory *m, cublasHandle_t h, int call)
@@ -154,6 +224,19 @@ static void one(const struct rank *r, const struct phase *p, struct memory *m, c
         compare(p, call, m->c, m->product, n * M, m->host);
 }
 
+static void play(const struct rank *r, const struct phase *p, struct memory *m, cublasHandle_t h)
+{
+    if (is_computed(p) || strcmp(p->kind, "bucket") == 0) {
+        backward(r, p, m, h);
+        return;
+    }
+    for (int call = 0; call < p->calls; call++)
+        if (strcmp(p->kind, "beside") == 0)
+            beside(r, p, m, h, call);
+        else
+            one(r, p, m, h, call);
+}
+
 static bool parse(const char *word, struct phase *p)
 {
     const char *kind = strchr(word, '+');
@@ -179,11 +262,7 @@ static void body(struct rank *r)
         CHECK(parse(*words, &p), "%s: not a phase", *words);
         expect(r, &p, &m);
         make(r, &p, &m);
-        for (int call = 0; call < p.calls; call++)
-            if (strcmp(p.kind, "beside") == 0)
-                beside(r, &p, &m, h, call);
-            else
-                one(r, &p, &m, h, call);
+        play(r, &p, &m, h);
         CUDA(cudaDeviceSynchronize());
         destroy(&m);
     }

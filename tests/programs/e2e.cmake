@@ -409,4 +409,17 @@ if(NOT SLIPRING_SANITIZE) # by the clock of the timing model
     --has "\"event\":\"duel\".*\"by\":\"ring\"" --has "\"event\":\"site_way\".*\"by\":\"ring\".*\"reason\":\"program\""
     -- $<TARGET_FILE:call_sites> 2 beside:400)
   set_tests_properties(e2e_trials_choose_nccl e2e_trials_choose_ring e2e_trials_beside e2e_small_nccl PROPERTIES ${undisturbed})
+  # All-reduces likewise, in the step of a backward pass: of what no GEMM has just computed, and of what one has.
+  set(beside ${CMAKE_CURRENT_SOURCE_DIR}/beside.sh)
+  foreach(kind bucket dgrad)
+    foreach(by ring nccl)
+      run(e2e_trials_beside_${kind}_${by} 120 ${beside} ${kind} ${by} $<TARGET_FILE:call_sites> PROPERTIES ${undisturbed})
+    endforeach()
+  endforeach()
+  run(e2e_mutant_program_unasked 120 WITH program_unasked ${caught_sh} ".event.:.site_way.*.by.:.nccl.,.reason.:.measured." ${beside} bucket ring
+    $<TARGET_FILE:call_sites> PROPERTIES ${undisturbed})
+  run(e2e_mutant_program_unheard 120 WITH program_unheard ${caught_sh} ".event.:.site_way.*.by.:.ring.,.reason.:.program." ${beside} bucket nccl
+    $<TARGET_FILE:call_sites> PROPERTIES ${undisturbed})
+  run(e2e_mutant_producer_waits 120 WITH producer_waits ${caught_sh} ".event.:.tried.*.stage.:.ways.*.by.:.nccl." ${beside} dgrad ring
+    $<TARGET_FILE:call_sites> PROPERTIES ${undisturbed})
 endif()

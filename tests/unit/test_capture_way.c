@@ -6,6 +6,7 @@
 
 #define GATHER (&slr_collectives[SLR_ALL_GATHER])
 #define SCATTER (&slr_collectives[SLR_REDUCE_SCATTER])
+#define REDUCE (&slr_collectives[SLR_ALL_REDUCE])
 
 #define WORDS 16u
 #define THREADS 4
@@ -21,6 +22,7 @@ Test(capture_way, the_first_one_decides_for_good)
     cr_assert(!slr_capture_way(word, WORDS, 1000, SCATTER, true));
     cr_assert(!slr_capture_way(word, WORDS, 1001, GATHER, false));
     cr_assert(!slr_capture_way(word, WORDS, 1001, GATHER, true));
+    cr_assert(slr_capture_way(word, WORDS, 1000, REDUCE, true)); /* and so is an all-reduce */
     cr_assert(slr_capture_way(word, WORDS, 1000, GATHER, false));
 }
 

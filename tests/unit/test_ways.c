@@ -196,7 +196,7 @@ static struct slr_trial_choice choose(const struct slr_trial_row *first, uint32_
 {
     struct slr_trial_choice choice = {.rows = 0};
     const struct slr_trial_row *const rows[] = {first, second};
-    slr_trials_choose(rows, (const uint32_t[]){n, m}, 2, site, SLR_WAY_RING, &choice);
+    slr_trials_choose(rows, (const uint32_t[]){n, m}, 2, site, SLR_WAY_RING, true, &choice);
     return choice;
 }
 
@@ -236,7 +236,7 @@ static bool is_decided(float ring, float nccl, float parts, int way)
 {
     const struct slr_trial_row row = ROW(7, 0, ring, nccl, ring, ring, parts, ring, ring), *const rows[] = {&row};
     struct slr_trial_choice choice = {.rows = 0};
-    bool decided = slr_trials_choose(rows, (const uint32_t[]){1}, 1, 0, SLR_WAY_RING, &choice);
+    bool decided = slr_trials_choose(rows, (const uint32_t[]){1}, 1, 0, SLR_WAY_RING, true, &choice);
     cr_expect_eq(choice.site_way[0], way, "ring %g, NCCL %g, parts %g", (double)ring, (double)nccl, (double)parts);
     return decided;
 }
@@ -280,9 +280,24 @@ Test(ways, calls_without_a_GEMM_are_not_decided_as_soon)
     for (int i = 0; i < 3; i++) {
         struct slr_trial_choice choice = {.rows = 0};
         const struct slr_trial_row *const all[] = {rows[i]};
-        cr_expect_eq(slr_trials_choose(all, (const uint32_t[]){2}, 1, 0, SLR_WAY_RING, &choice), expected[i].verdict);
+        cr_expect_eq(slr_trials_choose(all, (const uint32_t[]){2}, 1, 0, SLR_WAY_RING, true, &choice),
+                     expected[i].verdict);
         cr_expect_eq(choice.site_way[0], expected[i].way);
     }
+}
+
+/* What the GEMM before has computed is sent: nothing is known to wait for that either. */
+Test(ways, calls_behind_a_GEMM_are_not_decided_as_soon)
+{
+    const struct slr_trial_row far = ROW(7, 0, 18, 10, 18, 18, 16, 18, 18),
+                               farther = ROW(7, 0, 30, 10, 30, 30, 21, 30, 30);
+    const struct slr_trial_row *const rows[] = {&far}, *const others[] = {&farther};
+    struct slr_trial_choice choice = {.rows = 0};
+    const uint32_t one[] = {1};
+    cr_expect_eq(slr_trials_choose(rows, one, 1, 0, SLR_WAY_NCCL, true, &choice), SLR_VERDICT_CHOSEN);
+    cr_expect_eq(slr_trials_choose(rows, one, 1, 0, SLR_WAY_NCCL, false, &choice), SLR_VERDICT_DUEL);
+    cr_expect_eq(slr_trials_choose(others, one, 1, 0, SLR_WAY_NCCL, false, &choice), SLR_VERDICT_CHOSEN);
+    cr_expect_eq(choice.site_way[0], SLR_WAY_NCCL);
 }
 
 /* One rank's is enough. */
@@ -292,10 +307,10 @@ Test(ways, times_of_the_host_have_to_be_further_apart)
     b.of_host = 1;
     const struct slr_trial_row *const rows[] = {&a, &b}, *const device[] = {&a, &a};
     struct slr_trial_choice choice = {.rows = 0};
-    cr_expect(slr_trials_choose(device, (const uint32_t[]){1, 1}, 2, 0, SLR_WAY_RING, &choice));
-    cr_expect_not(slr_trials_choose(rows, (const uint32_t[]){1, 1}, 2, 0, SLR_WAY_RING, &choice));
+    cr_expect(slr_trials_choose(device, (const uint32_t[]){1, 1}, 2, 0, SLR_WAY_RING, true, &choice));
+    cr_expect_not(slr_trials_choose(rows, (const uint32_t[]){1, 1}, 2, 0, SLR_WAY_RING, true, &choice));
     a.ms[SLR_WAY_NCCL] = b.ms[SLR_WAY_NCCL] = 21;
-    cr_expect(slr_trials_choose(rows, (const uint32_t[]){1, 1}, 2, 0, SLR_WAY_RING, &choice));
+    cr_expect(slr_trials_choose(rows, (const uint32_t[]){1, 1}, 2, 0, SLR_WAY_RING, true, &choice));
     a.ms[SLR_WAY_NCCL] = b.ms[SLR_WAY_NCCL] = 10.4f;
     slr_trials_judge(device, (const uint32_t[]){1, 1}, 2, 0, &choice);
     cr_expect_eq(choice.site_way[0], SLR_WAY_RING);
@@ -370,7 +385,7 @@ Test(ways, a_new_choice_takes_the_place_of_the_old)
 {
     struct slr_trial_choice choice = {.rows = 3, .row = {{7, 0, 2}, {7, 1, 3}, {9, 0, 4}}};
     const struct slr_trial_row row = ROW(9, 0, 10, 20, 9, 9, 9, 9, 5), *const rows[] = {&row};
-    slr_trials_choose(rows, (const uint32_t[]){1}, 1, 0, SLR_WAY_RING, &choice);
+    slr_trials_choose(rows, (const uint32_t[]){1}, 1, 0, SLR_WAY_RING, true, &choice);
     cr_expect(choice.rows == 3 && choice.row[0].gemm == 7 && choice.row[0].way == 2, "it was not measured");
     cr_expect(choice.row[1].site == 1 && choice.row[1].way == 3);
     cr_expect(choice.row[2].gemm == 9 && choice.row[2].way == SLR_WAYS - 1);
@@ -482,17 +497,18 @@ Test(ways, small_gathers_stay_with_nccl_unless_the_ring_is_clearly_better)
     const struct slr_trial_row *const all[] = {rows};
     struct slr_trial_choice choice = {.rows = 0};
     rows[0].worst[3] = 1.1f;
-    cr_expect(slr_trials_choose(all, (const uint32_t[]){2}, 1, 0, SLR_WAY_NCCL, &choice));
+    cr_expect(slr_trials_choose(all, (const uint32_t[]){2}, 1, 0, SLR_WAY_NCCL, true, &choice));
     cr_expect(choice.site_way[0] == SLR_WAY_RING && choice.rows == 1 && choice.row[0].way == 3, "6 + 9 against 10 + 9");
     rows[0].ms[3] = 9.8f;
-    cr_expect_not(slr_trials_choose(all, (const uint32_t[]){2}, 1, 0, SLR_WAY_NCCL, &choice));
+    cr_expect_not(slr_trials_choose(all, (const uint32_t[]){2}, 1, 0, SLR_WAY_NCCL, true, &choice));
     cr_expect_eq(choice.site_way[0], SLR_WAY_RING, "whole: 9 + 9 against 10 + 9");
     rows[0].ms[SLR_WAY_NCCL] = 9.2f;
-    cr_expect_not(slr_trials_choose(all, (const uint32_t[]){2}, 1, 0, SLR_WAY_NCCL, &choice));
+    cr_expect_not(slr_trials_choose(all, (const uint32_t[]){2}, 1, 0, SLR_WAY_NCCL, true, &choice));
     cr_expect_eq(choice.site_way[0], SLR_WAY_NCCL, "not by 2%%");
     for (int way = SLR_WAY_RING; way <= SLR_WAY_NCCL; way++) {
         choice.site_way[0] = way;
-        cr_expect_eq(slr_trials_choose(all, (const uint32_t[]){0}, 1, 0, SLR_WAY_NCCL, &choice), SLR_VERDICT_NOTHING);
+        cr_expect_eq(slr_trials_choose(all, (const uint32_t[]){0}, 1, 0, SLR_WAY_NCCL, true, &choice),
+                     SLR_VERDICT_NOTHING);
         cr_expect(choice.site_way[0] == way && choice.rows == 1, "nothing was measured");
     }
 }
