@@ -31,6 +31,17 @@ struct slr_trial_chosen {
     uint32_t site;
     int32_t way;
 };
+
+/* Of the calls of a size number `from` + i comes behind GEMM gemm[i % period]: trials/form.c. */
+#define SLR_FORM_PERIOD 341u
+#define SLR_TRIAL_FORMS 4u
+struct slr_trial_form {
+    uint64_t shard, from;
+    int32_t kind; /* enum slr_collective_id */
+    uint32_t period;
+    uint16_t gemm[SLR_FORM_PERIOD]; /* a part of its hash; 0: none */
+};
+
 struct slr_trial_choice {
     int32_t site_way[SLR_TRIAL_SITES]; /* SLR_WAY_RING or SLR_WAY_NCCL */
     uint32_t again[SLR_TRIAL_SITES];   /* the stage that its trials are ordered to be in: trials/ways.h */
@@ -40,6 +51,8 @@ struct slr_trial_choice {
     uint32_t duel_run; /* calls of the communicator in a turn of the duel that begins with this choice */
     uint32_t rows;
     struct slr_trial_chosen row[SLR_TRIAL_SITES * SLR_TRIAL_ROWS];
+    uint32_t forms;
+    struct slr_trial_form form[SLR_TRIAL_FORMS];
 };
 
 /* A rank's rows of its sites. It writes the rows, their number, and then, as `times`, 1 + the number of the

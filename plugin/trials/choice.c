@@ -320,6 +320,20 @@ static enum due begin_duel(struct slr_trials *t, uint32_t site, struct slr_trial
     return DUE_DUEL;
 }
 
+/* The calls of a size are other sites from now on. All of them are tried anew, but those that a rule is known for. */
+static bool takes_form(struct slr_trials *t, uint32_t site, struct slr_trial_choice *choice)
+{
+    struct slr_trial_site *first = &t->site[site];
+    if (first->like >= 0 || !slr_form_look(t, first, choice))
+        return false;
+    for (uint32_t i = 0; i < t->sites; i++)
+        if (slr_trials_first(t, (int)i) == first && !t->site[i].known) {
+            choice->again[i] = slr_stage_next_trials(choice->again[i]);
+            choice->period[i] = 1;
+        }
+    return true;
+}
+
 /* Puts what is due of a site into *choice. */
 static enum due look(struct slr_comm *c, uint32_t site, bool duel, struct slr_trial_choice *choice)
 {
@@ -327,6 +341,10 @@ static enum due look(struct slr_comm *c, uint32_t site, bool duel, struct slr_tr
     struct slr_trial_site *s = &t->site[site];
     if (s->state == SLR_SITE_AGAIN && (!is_open(t, site) || has_changed(t, s)))
         slr_trials_event(t, s, SLR_SITE_NOT_DUE); /* it is not called any more, or its ways are tried again */
+    if (takes_form(t, site, choice))
+        return DUE_CHANGE;
+    if (choice->again[site] > t->coming.again[site]) /* with its first one */
+        return DUE_NOTHING;
     if (has_only_groups(t, s) || is_bare(t, site))
         choice->ended[site] = s->again + 1;
     else if (is_watched(t, site)) {
@@ -434,6 +452,18 @@ static void begin(struct slr_trials *t, uint32_t site)
             slr_samples_forget(&t->row[row]);
 }
 
+/* The first site of a size with another form is in none of the contexts yet that there are now. */
+static void forget_contexts(struct slr_trials *t)
+{
+    for (unsigned i = 0; i < t->sites; i++) {
+        struct slr_trial_site *s = &t->site[i];
+        const struct slr_trial_form *is = slr_form_of(&t->in_force, s->shard, s->kind),
+                                    *comes = slr_form_of(&t->coming, s->shard, s->kind);
+        if (s->like < 0 && comes && (!is || is->from != comes->from))
+            s->context = 0;
+    }
+}
+
 void slr_trials_go_by(struct slr_trials *t)
 {
     struct slr_trial_site *s = t->site;
@@ -442,6 +472,7 @@ void slr_trials_go_by(struct slr_trials *t)
         if (t->in_force.chosen[by] != t->coming.chosen[by])
             s[i].went[0] = s[i].went[1] = 0;
     }
+    forget_contexts(t);
     t->in_force = t->coming;
     for (unsigned i = 0; i < t->sites; i++) {
         if (t->site[i].again != t->in_force.again[i]) {

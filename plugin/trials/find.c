@@ -31,18 +31,26 @@ int slr_trials_first_of(const struct slr_trials *t, size_t shard, const struct s
     return -1;
 }
 
-/* In the context of the next call. */
-static int own_site(const struct slr_trials *t, size_t shard, const struct slr_collective *kind)
+/* Of the next call, if it is of that size: what came before, and the GEMM that is expected there. */
+static uint64_t context_of(const struct slr_trials *t, size_t shard, const struct slr_collective *kind)
+{
+    const struct slr_trial_form *form = slr_form_of(&t->in_force, shard, kind);
+    const int first = form ? slr_trials_first_of(t, shard, kind) : -1;
+    return first < 0 ? t->contexts.now
+                     : slr_mix(t->contexts.now, slr_form_at(form, t->site[first].in_all)) & UINT64_MAX >> 1;
+}
+
+static int own_site(const struct slr_trials *t, uint64_t context, size_t shard, const struct slr_collective *kind)
 {
     for (unsigned i = 0; i < t->sites; i++)
-        if (t->site[i].context == t->contexts.now && t->site[i].shard == shard && t->site[i].kind == kind)
+        if (t->site[i].context == context && t->site[i].shard == shard && t->site[i].kind == kind)
             return (int)i;
     return -1;
 }
 
 int slr_trials_peek(const struct slr_trials *t, size_t shard, const struct slr_collective *kind)
 {
-    const int own = own_site(t, shard, kind);
+    const int own = own_site(t, context_of(t, shard, kind), shard, kind);
     return own >= 0 ? own : slr_trials_first_of(t, shard, kind);
 }
 
@@ -79,14 +87,14 @@ static void give_up_small(struct slr_comm *c)
     slr_small_bound(c);
 }
 
-/* `like`: the size's first site; -1: this is the one. */
-static int new_site(struct slr_comm *c, const struct slr_call *call, bool small, int like)
+/* `like`: the size's first site, in whose place the call's context is; -1: this is the one. */
+static int new_site(struct slr_comm *c, const struct slr_call *call, bool small, int like, uint64_t context)
 {
     struct slr_trials *t = c->trials;
     struct slr_trial_site *s = &t->site[t->sites];
     *s = (struct slr_trial_site){
         .shard = call->shard, .kind = call->flow->kind, .small = small, .like = like, .born = t->agreed.calls};
-    s->context = like < 0 ? 0 : t->contexts.now;
+    s->context = like < 0 ? 0 : context;
     s->known = slr_known_site(t, call->shard * (size_t)c->nranks, call->flow->kind, s->context);
     if (small && !s->known && smalls(t) == SLR_SMALL_SITES) {
         give_up_small(c);
@@ -109,52 +117,55 @@ static bool has_room(const struct slr_trials *t, const struct slr_trial_site *of
 }
 
 /* How often calls of that size have come in the context that this one is in. */
-static uint32_t times_seen(struct slr_trial_contexts *of, const struct slr_call *call)
+static uint32_t times_seen(struct slr_trial_contexts *of, uint64_t context, const struct slr_call *call)
 {
     for (unsigned i = 0; i < SLR_CONTEXTS_SEEN && i < of->added; i++)
-        if (of->seen[i].context == of->now && of->seen[i].shard == call->shard && of->seen[i].kind == call->flow->kind)
+        if (of->seen[i].context == context && of->seen[i].shard == call->shard && of->seen[i].kind == call->flow->kind)
             return ++of->seen[i].calls;
     const unsigned at = of->added++ % SLR_CONTEXTS_SEEN;
-    of->seen[at].context = of->now;
+    of->seen[at].context = context;
     of->seen[at].shard = call->shard;
     of->seen[at].kind = call->flow->kind;
     return of->seen[at].calls = 1;
 }
 
 /* It is of no site of its own yet: whose is it? */
-static int place(struct slr_comm *c, const struct slr_call *call, int first)
+static int place(struct slr_comm *c, const struct slr_call *call, int first, uint64_t context)
 {
     struct slr_trials *t = c->trials;
     struct slr_trial_site *s = &t->site[first];
-    const uint32_t times = times_seen(&t->contexts, call);
-    s->in_all++;
+    const uint32_t times = times_seen(&t->contexts, context, call);
     if (times < SLR_CONTEXT_OFTEN || (uint64_t)times * SLR_CONTEXT_SHARE < s->in_all)
         return first;
     if (!s->context) {
-        s->context = t->contexts.now;
+        const struct slr_trial_known *known =
+            s->known ? slr_known_site(t, s->shard * (size_t)c->nranks, s->kind, context) : NULL;
+        s->context = context;
+        s->known = known ? known : s->known;
         return first;
     }
-    return has_room(t, s) ? new_site(c, call, false, first) : first;
+    return has_room(t, s) ? new_site(c, call, false, first, context) : first;
 }
 
 static int site_of(struct slr_comm *c, const struct slr_call *call, bool small)
 {
     struct slr_trials *t = c->trials;
-    const int own = small ? -1 : own_site(t, call->shard, call->flow->kind);
+    const uint64_t context = context_of(t, call->shard, call->flow->kind);
+    const int own = small ? -1 : own_site(t, context, call->shard, call->flow->kind);
     const int first = own >= 0 ? own : slr_trials_first_of(t, call->shard, call->flow->kind);
-    if (own >= 0) {
-        t->site[t->site[own].like < 0 ? own : t->site[own].like].in_all++;
+    if (own >= 0)
         return own;
-    }
     if (first >= 0)
-        return small ? first : place(c, call, first);
-    return t->sites == SLR_TRIAL_SITES || (small && t->small_full) ? -1 : new_site(c, call, small, -1);
+        return small ? first : place(c, call, first, context);
+    return t->sites == SLR_TRIAL_SITES || (small && t->small_full) ? -1 : new_site(c, call, small, -1, 0);
 }
 
 int slr_trials_find(struct slr_comm *c, const struct slr_call *call, bool small)
 {
     struct slr_trial_contexts *of = &c->trials->contexts;
     const int site = site_of(c, call, small);
+    if (site >= 0)
+        slr_trials_first(c->trials, site)->in_all++;
     if (!small)
         of->now = followed_by(of->now, call->shard, call->flow->kind);
     return site;

@@ -191,8 +191,11 @@ static enum slr_reason next(struct slr_call *call)
         slr_blocks_call(&t->blocks, t->agreed.calls - 1, call->stream);
         slr_shared_leave();
     }
-    if (call->comm->rank == 0)
+    if (call->comm->rank == 0) {
         remember(t, call);
+        if (kind->produced && t->now.site >= 0)
+            slr_form_note(t, slr_trials_first(t, t->now.site), call->made.m ? slr_consumer_hash(&call->made) : 0);
+    }
     call->measured = t->now.site >= 0 && count(t, &t->site[t->now.site], slr_in_group(), &call->made);
     t->site_before = t->now.site;
     /* Where no GEMM was expected to make what it sends, whether one did or not: its time is not in the row's. */
@@ -326,6 +329,7 @@ void slr_trials_close(struct slr_comm *c, bool gone)
         slr_clocks_close(c->trials->clocks);
         slr_blocks_close(&c->trials->blocks);
     }
+    slr_form_close(c->trials);
     free(c->trials);
     c->trials = NULL;
 }

@@ -234,6 +234,9 @@ struct slr_trial_site {
     uint64_t context;              /* find.c; of a size's first site 0 until one has come often */
     int like;                      /* the size's first site; -1: it is the one */
     uint64_t in_all;               /* of a size's first site: calls of the size */
+    struct slr_trial_calls *gemms; /* likewise, rank 0's: before them (form.c); NULL: nothing is kept */
+    uint64_t look;                 /* the call of the size from which on its form is looked for; */
+    uint32_t off;                  /* since it was: calls that came behind another GEMM */
     uint64_t born;                 /* number of its first call */
     uint64_t called;               /* the communicator's calls, with its latest one */
     uint64_t from;                 /* of a duel: the communicator's call at which it began */
@@ -342,6 +345,12 @@ static inline uint32_t slr_trials_goes_by(const struct slr_trials *t, const stru
     return s->like < 0 || s->known || choice->chosen[site] ? site : (uint32_t)s->like;
 }
 
+/* Of the site's size. */
+static inline struct slr_trial_site *slr_trials_first(struct slr_trials *t, int site)
+{
+    return &t->site[t->site[site].like < 0 ? site : t->site[site].like];
+}
+
 /* Else it is of an earlier phase of the program, perhaps. */
 static inline bool slr_trials_is_called(const struct slr_trials *t, const struct slr_trial_site *s)
 {
@@ -429,6 +438,21 @@ int slr_trials_peek(const struct slr_trials *t, size_t shard, const struct slr_c
 
 /* The size's first site. */
 int slr_trials_first_of(const struct slr_trials *t, size_t shard, const struct slr_collective *kind);
+
+/* ---- form.c ---- */
+
+/* NULL: none is known. And what it says of a call of the size, by its number. */
+const struct slr_trial_form *slr_form_of(const struct slr_trial_choice *choice, size_t shard,
+                                         const struct slr_collective *kind);
+uint16_t slr_form_at(const struct slr_trial_form *form, uint64_t number);
+
+/* Rank 0's: a call of the size, which has been counted, comes behind that GEMM; 0: behind none. */
+void slr_form_note(struct slr_trials *t, struct slr_trial_site *first, uint64_t gemm);
+
+/* Rank 0's: true: a form that the others do not know has been put into *choice. */
+bool slr_form_look(const struct slr_trials *t, struct slr_trial_site *first, struct slr_trial_choice *choice);
+
+void slr_form_close(struct slr_trials *t);
 
 /* ---- find.c: small gathers ---- */
 

@@ -195,6 +195,57 @@ Test(trials_programs, forward_and_backward_have_their_own_way)
     }
 }
 
+/* Of the latest `calls` calls behind that GEMM, and of the others, over the ring. */
+static void of_latest(int calls, char gemm, int over_ring[2])
+{
+    const int n = (int)strlen(program);
+    over_ring[0] = over_ring[1] = 0;
+    for (int i = ranks[0].calls - calls; i < ranks[0].calls; i++)
+        over_ring[program[i % n] == gemm] += ranks[0].went[i].why == SLR_R_RING;
+}
+
+/* All calls are of one size: the GEMM before them is what tells them apart, and the call's number where that is. */
+Test(trials_programs, all_reduces_of_one_size_have_their_own_way)
+{
+    static struct model of[2];
+    int ring[2];
+    of[0] = way_model(1, 2), of[1] = way_model(1.4, 1);
+    models = of;
+    reduces = true;
+    for (int layers = 3; layers <= 48; layers *= 4) { /* of the longest, an iteration is 192 calls */
+        static char text[200];
+        memset(text, 0, sizeof text);
+        memset(text, 'a', (size_t)layers * 2);
+        memset(text + layers * 2, 'b', (size_t)layers * 2);
+        program = text;
+        go(layers < 48 ? 200 * layers : CALLS);
+        of_latest(4 * layers, 'a', ring);
+        cr_expect(ring[1] == 2 * layers && ring[0] == 0, "%d layers: %d forward, %d backward", layers, ring[1],
+                  ring[0]);
+        begin_again();
+    }
+}
+
+/* And where the program does otherwise: one call less, a call more, other layers. */
+Test(trials_programs, all_reduces_of_a_program_that_changes)
+{
+    static struct model of[2];
+    int ring[2];
+    of[0] = way_model(1, 2), of[1] = way_model(1.4, 1);
+    models = of;
+    reduces = true;
+    program = "aaaaaabbbbbb";
+    go(12 * 120);
+    program = "b";
+    go(1);
+    for (int changed = 0; changed < 2; changed++) {
+        program = changed ? "aaaabbbb" : "abbbbbbaaaaa"; /* the calls before are no multiple of 12 */
+        go((changed ? 9600 : 4800) - ranks[0].calls);
+        of_latest(24, 'a', ring);
+        cr_expect(ring[1] == 12 && ring[0] == 0, "%d: %d forward, %d backward", changed, ring[1], ring[0]);
+    }
+}
+
 static double least(const struct model *m)
 {
     double ring;

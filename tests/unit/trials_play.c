@@ -16,7 +16,7 @@ static int64_t ticks;          /* calls of both ranks */
 static double now[RANKS];      /* ms, of each rank's device; */
 static double in_group[RANKS]; /* what it has to do at the end of the group that is open */
 static struct slr_comm *here;  /* whose call it is */
-bool broken;
+bool broken, reduces;
 int ahead, phase;
 
 struct event {
@@ -246,18 +246,27 @@ static void one(struct rank *r)
         gemm_m = 8 * (program[of_program(program, r)] - 'a' + 1);
     struct slr_gemm gemm = {.m = gemm_m, .n = 8, .k = 8, .batch = 1, .b = memory + r->comm.rank};
     const size_t size = size_of(r);
-    static const struct slr_flow flow = {.kind = &slr_collectives[SLR_ALL_GATHER]};
-    struct slr_call call = {.flow = &flow, .comm = &r->comm, .shard = shard * size, .recv = memory + r->comm.rank};
+    static const struct slr_flow gathers = {.kind = &slr_collectives[SLR_ALL_GATHER]},
+                                 all = {.kind = &slr_collectives[SLR_ALL_REDUCE]};
+    struct slr_call call = {
+        .flow = reduces ? &all : &gathers, .comm = &r->comm, .shard = shard * size, .recv = memory + r->comm.rank};
     enter_group(r);
     const bool leaves = leaves_group(r);
     struct went *w = &r->went[r->calls++];
+    uint32_t blocks = 0; /* of a shard; by the size as without */
     ticks += RANKS;
     here = &r->comm;
+    if (reduces) {
+        blocks = slr_trials_blocks(&r->comm, call.shard, call.flow->kind, &gemm, NULL);
+        call.made = slr_trials_name(&gemm, SLR_CONSUMER_C);
+    }
     w->why = slr_trials_call(&call);
     w->trying = r->comm.trials->now.trying;
     w->stage = r->comm.trials->now.site < 0 ? 0 : r->comm.trials->site[r->comm.trials->now.site].again;
     slr_trials_watcher.begins(&call, NULL);
-    w->parts = w->why == SLR_R_RING ? slr_trials_parts(&r->comm, &gemm, false) : 0;
+    w->parts = w->why == SLR_R_RING && !reduces              ? slr_trials_parts(&r->comm, &gemm, false)
+               : w->why == SLR_R_RING && blocks < UINT32_MAX ? blocks
+                                                             : 0;
     in_group[r->comm.rank] += takes(r, w, size);
     if (leaves) {
         now[r->comm.rank] += in_group[r->comm.rank];
@@ -273,7 +282,7 @@ static void one(struct rank *r)
     before.m = stranger_m;
     if (stranger_m)
         slr_trials_gemm(&before, NULL, NULL);
-    if (gemm_m)
+    if (gemm_m && !reduces)
         slr_trials_gemm(&gemm, NULL, NULL);
     now[r->comm.rank] += takes_beside(r, w);
 }

@@ -42,6 +42,7 @@ extern int64_t gemm_m;
 extern int64_t before_m;   /* of one that needs all of the gather, which comes first; 0: none does */
 extern int64_t stranger_m; /* of one that reads other memory that was the gather's, and comes second; 0: none does */
 extern size_t shard;
+extern bool reduces;         /* the calls are all-reduces, of what the GEMM computes before them */
 extern bool broken;          /* events can not be recorded */
 extern double beside[2];     /* ms from a call to the next besides: over the ring, by NCCL */
 extern double hiccup;        /* ms that one of 37 calls of rank 1 takes longer */
