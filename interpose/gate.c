@@ -191,7 +191,7 @@ void *slr_gate_slow(unsigned index, const struct slr_gate_frame *frame)
             slr_guard++;
             slr_product_observe(&o);
             done = slr_pending_observe(&o, &answer);
-            if (o.act == SLR_ACT_OPERATION)
+            if (o.act == SLR_ACT_OPERATION && o.why == SLR_R_JOIN_OTHER_OP) /* and not the host */
                 slr_front_operation(o.stream);
             slr_guard--;
         } else if (changes_events(row, frame)) {

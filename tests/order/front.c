@@ -85,6 +85,7 @@ static void try(struct front *f, int call, int operation, bool stands)
     __atomic_store_n(f->host, 0, __ATOMIC_SEQ_CST);
     CHECK(cuStreamWaitValue32((CUstream)f->s, f->word, 1, CU_STREAM_WAIT_VALUE_GEQ) == CUDA_SUCCESS, "not held");
     calls[call](f);
+    CUDA(cudaStreamSynchronize(f->x)); /* the host need not wait for that, in either case */
     operations[operation](f);
     CUDA(cudaEventRecord(f->event, f->x));
     const bool goes = over(f, stands ? 100 : 20000);
