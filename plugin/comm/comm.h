@@ -76,8 +76,8 @@ struct slr_comm {
     struct slr_product *captured; /* the same in a capture (produce/product.h) */
     bool unproductive;            /* it has no product any more: produce/product.c's lock */
     struct slr_front front;
-    _Atomic uint32_t turns;       /* calls that NCCL has had in its turn: passed/nccl_call.h */
-    _Atomic bool turns_off;       /* they can not be followed */
+    _Atomic uint32_t turns; /* calls that NCCL has had in its turn: passed/nccl_call.h */
+    _Atomic bool turns_off; /* they can not be followed */
     /* The watchdog's own memory: of progress; of NCCL's calls while a peer is gone; whom it has told. */
     uint32_t seen_progress;
     uint64_t looked_ms, still_ms; /* the latest look; how long there has been none */

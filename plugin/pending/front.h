@@ -9,7 +9,7 @@
  *   launch      of a kernel, by NCCL in a call that slipring has forwarded: with a launch completion event, which
  *               completes when all blocks of the kernel have begun (CUDA 12.3). The communicator is in front then.
  *   operation   the program's next one in that context ends it. If it is on another stream, that one waits for the
- *               event first.
+ *               event first. The host's waits are none: with one queue they do not stand behind the launch either.
  *
  * It can not deadlock where the program with one queue does not: the operation stands behind the launch there, too. In
  * captures nothing is made. A driver that refuses the event gets the launch as it is, and no further ones.

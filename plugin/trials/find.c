@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Which site a call belongs to: by its context (docs/trials.md), which is the same on all ranks at the call itself, as
  * it decides which way the call goes (R1): nothing of the program's memory, streams or GEMMs is. The sequence of calls
- * is.
+ * is, and what rank 0 has told of GEMMs (form.c).
  *
  * Small gathers are one site a size and in no context: whether they come here changes.
  *

@@ -22,7 +22,8 @@
  *   choice                      rank 0, while no change is under way, when all `times` are beyond the
  *                               stage (or the site has to be tried again, or ended): `row` and either
  *                               again = that of the duel, or chosen = 1 + that of the stage, with
- *                               site_way; then it proposes the change (comm/agreed_change.h)
+ *                               site_way; or the form of a size (form.c), whose sites begin anew; then it
+ *                               proposes the change (comm/agreed_change.h)
  *   again                       even: all ways are tried, odd: the duel. New trials go on to the next
  *                               even one
  *
