@@ -32,6 +32,7 @@ struct slr_product {
     CUgraphNode last;           /* and the node of its last part */
     /* Under the list's lock. */
     bool live;
+    bool allocated; /* since the GEMM there has been memory that was not there before, in a stream's order */
     CUstream follower;
     bool follows; /* there is one */
     CUevent carrier[SLR_PRODUCT_CARRIERS];

@@ -205,8 +205,9 @@ static bool peers_reach(const struct slr_call *call)
 static bool writes_unused(const struct slr_call *call, const struct slr_product *p)
 {
     const uintptr_t recv = (uintptr_t)call->recv;
-    return call->send == call->recv || (p->joins == slr_pending_joins() && !peers_reach(call) &&
-                                        !slr_ranges_meet(&p->used, (struct slr_extent){recv, recv + call->bytes}));
+    const struct slr_extent written = {recv, recv + call->bytes};
+    const bool stood_before = p->joins == slr_pending_joins() && !p->allocated;
+    return call->send == call->recv || (stood_before && !peers_reach(call) && !slr_ranges_meet(&p->used, written));
 }
 
 /* Of an all-reduce that nothing stands before but its GEMM, which is not over yet: so nobody knows that its output is
