@@ -40,7 +40,7 @@ struct slr_trials;
 struct slr_front {
     CUevent begun; /* NULL: not made yet */
     CUstream stream;
-    bool is;
+    bool is, never;
     struct slr_comm *next;
 };
 

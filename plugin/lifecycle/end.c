@@ -11,6 +11,7 @@
 #include "plugin/lifecycle/lifecycle.h"
 #include "plugin/memory/registration.h"
 #include "plugin/passed/nccl_call.h"
+#include "plugin/pending/front.h"
 #include "plugin/pending/pending.h"
 #include "plugin/produce/product.h"
 #include "plugin/tuner/tuner.h"
@@ -107,6 +108,7 @@ static void leave(struct slr_comm *c)
 {
     slr_comm_remove(c);
     slr_product_end(c);
+    slr_front_leave(c);
 }
 
 /* Its streams are idle. Ends the caller's use as well. */

@@ -39,7 +39,7 @@ void slr_front_end(void)
 /* Under the lock. */
 static void put_on(struct slr_comm *c)
 {
-    if (c->front.is)
+    if (c->front.is || c->front.never)
         return;
     c->front.is = true;
     c->front.next = list;
@@ -111,8 +111,8 @@ bool slr_front_launch(slr_launch_fn *launch, const struct slr_launch *l, CUresul
 
 /* ---- the operation behind it ---- */
 
-/* One that is in front in the context, which it is not any more, held; NULL: none. */
-static struct slr_comm *passed(CUcontext ctx)
+/* One that is in front in the context, which it is not any more, held, and where; NULL: none. */
+static struct slr_comm *passed(CUcontext ctx, CUstream *on_stream)
 {
     pthread_mutex_lock(&lock);
     struct slr_comm *c = list;
@@ -121,6 +121,7 @@ static struct slr_comm *passed(CUcontext ctx)
     if (c) {
         take_off(c);
         slr_comm_hold(c);
+        *on_stream = c->front.stream;
     }
     pthread_mutex_unlock(&lock);
     return c;
@@ -140,18 +141,25 @@ void slr_front_operation(CUstream stream)
     if (atomic_load_explicit(&count, memory_order_acquire) == 0)
         return;
     const CUcontext ctx = slr_stream_context(stream);
-    for (struct slr_comm *c; (c = passed(ctx)) != NULL; slr_comm_put(c))
-        if (c->front.stream != stream && !slr_stream_may_capture(stream))
+    CUstream on_stream = NULL;
+    for (struct slr_comm *c; (c = passed(ctx, &on_stream)) != NULL; slr_comm_put(c))
+        if (on_stream != stream && !slr_stream_may_capture(stream))
             wait_for(c, stream);
 }
 
 /* ---- the end ---- */
 
-void slr_front_close(struct slr_comm *c, bool gone)
+void slr_front_leave(struct slr_comm *c)
 {
     pthread_mutex_lock(&lock);
     take_off(c);
+    c->front.never = true;
     pthread_mutex_unlock(&lock);
+}
+
+void slr_front_close(struct slr_comm *c, bool gone)
+{
+    slr_front_leave(c);
     if (c->front.begun && !gone)
         slr_real.cuEventDestroy(c->front.begun);
     c->front.begun = NULL;

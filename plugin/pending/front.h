@@ -46,6 +46,10 @@ bool slr_front_launch(slr_launch_fn *launch, const struct slr_launch *l, CUresul
  * without locks. One load when nothing is in front. */
 void slr_front_operation(CUstream stream);
 
+/* The communicator is not found any more, or only as an orphan: from here on it is not in front, so nobody holds it for
+ * that. Who does already is waited for, as all its users are. */
+void slr_front_leave(struct slr_comm *c);
+
 /* The communicator ends, without users; its context is current unless that has gone. */
 void slr_front_close(struct slr_comm *c, bool gone);
 

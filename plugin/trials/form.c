@@ -48,8 +48,10 @@ void slr_form_note(struct slr_trials *t, struct slr_trial_site *first, uint64_t 
 /* Of the calls that are kept, which are all before the one that is being made: of the latest period. */
 static struct slr_trial_form made_of(const struct slr_trial_site *first, uint32_t period)
 {
-    struct slr_trial_form form = {
-        .shard = first->shard, .kind = (int32_t)first->kind->id, .period = period, .from = first->gemms->calls - period};
+    struct slr_trial_form form = {.shard = first->shard,
+                                  .kind = (int32_t)first->kind->id,
+                                  .period = period,
+                                  .from = first->gemms->calls - period};
     for (uint32_t i = 0; i < period; i++)
         form.gemm[i] = name_of(first->gemms->call[(form.from + i) % SLR_TRIAL_LATEST_CALLS]);
     return form;
