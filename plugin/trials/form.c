@@ -9,7 +9,8 @@
  * context. Where the program does otherwise, a call counts as a site that it is none of: it goes that one's way, on all
  * ranks; rank 0 looks again when a quarter of an iteration's calls did, behind half as many calls more each time.
  *
- * Rank 0 does it for reduce-scatters and all-reduces: of gathers the GEMM comes behind. */
+ * Rank 0 does it for reduce-scatters and all-reduces: of gathers the GEMM comes behind. Not where calls share groups:
+ * then the GEMM stays whole, and what the program takes is all that is known of them. */
 #include <stdlib.h>
 #include "plugin/trials/trials_impl.h"
 
@@ -82,7 +83,7 @@ bool slr_form_look(const struct slr_trials *t, struct slr_trial_site *first, str
 {
     const struct slr_trial_form *before = slr_form_of(&t->coming, first->shard, first->kind);
     if (!first->gemms || first->in_all < LEAST || first->in_all < first->look ||
-        (before && first->off * 4 < before->period))
+        (before && first->off * 4 < before->period) || slr_trials_is_grouped(first))
         return false;
     first->look = first->in_all + first->in_all / 2;
     first->off = 0;
