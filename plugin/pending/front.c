@@ -2,7 +2,6 @@
 #include "plugin/pending/front.h"
 
 #include <pthread.h>
-#include <string.h>
 #include "base/real.h"
 #include "base/status.h"
 #include "cache/captures.h"
@@ -83,7 +82,8 @@ static bool launch_with(struct slr_comm *c, slr_launch_fn *launch, const struct 
 {
     CUlaunchAttribute attribute[MOST_ATTRIBUTES];
     CUlaunchConfig with = *l->config;
-    memcpy(attribute, with.attrs, with.numAttrs * sizeof *attribute);
+    for (unsigned i = 0; i < with.numAttrs; i++)
+        attribute[i] = with.attrs[i];
     attribute[with.numAttrs++] = (CUlaunchAttribute){.id = CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT,
                                                      .value.launchCompletionEvent.event = c->front.begun};
     with.attrs = attribute;
