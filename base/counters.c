@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/counters.h"
 #include "base/log.h"
+#include "base/settings.h"
 
 struct slr_counters slr_counters;
 

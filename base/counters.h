@@ -8,7 +8,6 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include "base/reason.h"
-#include "base/settings.h"
 
 enum slr_collective_id {
 #define X(id, ...) SLR_##id,
@@ -23,7 +22,7 @@ struct slr_collective {
     const char *op, *words, *function, *count;
     bool sends_all, gets_all, produced;
     enum slr_reason untried;
-    enum slr_setting_id setting;
+    int setting; /* enum slr_setting_id */
     enum slr_reason off;
 };
 extern const struct slr_collective slr_collectives[SLR_COLLECTIVES];

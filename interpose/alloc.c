@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "interpose/install.h"
+#include "interpose/gate.h"
 
 #include "base/real.h"
 #include "base/settings.h"

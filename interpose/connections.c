@@ -5,7 +5,7 @@
  * other one (seen on H200, driver 580). A gather that is held is three to five such streams, where NCCL's is a kernel,
  * which holds nobody: so with the driver's 8 two communicators whose peers are late could stop the whole device.
  * Megatron-LM even insists on 1, so that NCCL's kernels begin before the GEMMs that they share the device with: of calls
- * that stay with NCCL slipring keeps that order (plugin/pending/front.h); the ring needs nothing of the kind.
+ * that stay with NCCL slipring keeps that order (plugin/pending/front.c); the ring needs nothing of the kind.
  *
  * So the environment says SLIPRING_CONNECTIONS during the first cuInit, if it asks for fewer before. Not where a daemon
  * of the Multi-Process Service runs, whose clients share what there is, unless the user has set it: some of them may
@@ -21,9 +21,9 @@
 #include "base/settings.h"
 #include "base/wait.h"
 #include "interpose/hook.h"
-#include "interpose/install.h"
+#include "interpose/gate.h"
 #include "plugin/lifecycle/lifecycle.h"
-#include "plugin/pending/front.h"
+#include "plugin/pending/pending.h"
 
 #define NAME "CUDA_DEVICE_MAX_CONNECTIONS"
 #define DRIVERS_OWN 8ul /* without it */

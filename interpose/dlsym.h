@@ -36,6 +36,11 @@ void *slr_dlvsym_find(void *handle, const char *name, const char *version);
 void *slr_dlopen_find(const char *file, int mode);
 void *slr_dlmopen_find(long space, const char *file, int mode);
 
+/* reach.c, which finds objects that bypass slipring: once, when NCCL is first used, from when on gathers ask
+ * (slr_reach_looks); and: the calling thread is not opening anything any more. The second is early code. */
+void slr_reach_install(void);
+void slr_reach_seen(void);
+
 /* Finds a symbol without the dynamic linker's look-up functions, which are themselves hooked here:
  * a reference to dlvsym from this library would be bound to the dlvsym that it exports. */
 

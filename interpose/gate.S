@@ -193,7 +193,7 @@ slr_gate_enter:
 .endm
 
 /* __COUNTER__ starts at 0 in this file and grows by one for each row, as the enumeration of
- * gate_table.h does. */
+ * gate.h does. */
 #define X(sym, cls, arg, why) GATE sym, slr_stub_##sym, __COUNTER__;
 #include "interpose/gate.def"
 

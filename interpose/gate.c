@@ -4,10 +4,8 @@
 #include <errno.h>
 #include <stddef.h>
 #include "base/real.h"
-#include "interpose/gate_table.h"
 #include "interpose/resolve.h"
 #include "plugin/comm/stream.h"
-#include "plugin/pending/front.h"
 #include "plugin/pending/pending.h"
 #include "plugin/produce/product.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "interpose/gate_table.h"
+#include "interpose/gate.h"
 
 #include <stdatomic.h>
 #include <stdbool.h>

@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "interpose/install.h"
+#include "interpose/gate.h"
 
 #include "base/real.h"
 #include "base/settings.h"
 #include "cache/blocks.h"
 #include "cache/captures.h"
-#include "plugin/record/replay.h"
-#include "plugin/graphs/graphs.h"
 #include "plugin/record/record.h"
+#include "plugin/graphs/graphs.h"
 
 /* cuda.h turns them into other forms. */
 #undef cuGraphAddNode

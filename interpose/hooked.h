@@ -4,7 +4,7 @@
 #define SLR_INTERPOSE_HOOKED_H
 
 #include <stdint.h>
-#include "interpose/gate_table.h"
+#include "interpose/gate.h"
 #include "interpose/resolve.h"
 
 enum {

@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include "base/log.h"
 #include "base/wait.h"
-#include "interpose/gate_table.h"
-#include "interpose/reach.h"
+#include "interpose/gate.h"
+#include "interpose/dlsym.h"
 #include "interpose/resolve.h"
 #include "plugin/calls/calls.h"
 #include "plugin/lifecycle/lifecycle.h"

@@ -10,8 +10,7 @@
 #include "base/real.h"
 #include "base/wait.h"
 #include "interpose/dlsym.h"
-#include "interpose/gate_table.h"
-#include "interpose/install.h"
+#include "interpose/gate.h"
 
 /* What cuda.h's and cublas_v2.h's macros make of a name is what the library exports. */
 #define TEXT_(x) #x

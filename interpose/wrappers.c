@@ -11,7 +11,7 @@
 #include "base/log.h"
 #include "base/real.h"
 #include "base/wait.h"
-#include "interpose/gate_table.h"
+#include "interpose/gate.h"
 #include "interpose/hooked.h"
 #include "interpose/resolve.h"
 

@@ -31,6 +31,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#define SLR_MAX_RANKS 64 /* of one communicator that has a ring */
+
 #define SLR_FLAG_LINE 128 /* two 64-byte lines: adjacent-line prefetch pairs them */
 
 enum slr_flag_kind { SLR_FLAG_READY, SLR_FLAG_DONE, SLR_FLAG_OPEN, SLR_FLAG_SUMMED, SLR_FLAG_BROKEN, SLR_FLAG_KINDS };

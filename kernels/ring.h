@@ -18,7 +18,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include "base/status.h"
-#include "kernels/ranks.h"
+#include "kernels/flags.h"
 
 /* ---- how a gather is cut ---- */
 

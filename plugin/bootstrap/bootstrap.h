@@ -19,7 +19,7 @@
 #include <stdint.h>
 #include <sys/socket.h>
 #include <sys/un.h>
-#include "kernels/ranks.h"
+#include "kernels/flags.h"
 #include "plugin/comm/key.h"
 
 struct slr_acceptor;

@@ -34,7 +34,7 @@
 
 #include "plugin/comm/call.h"
 
-/* The rows: all_gather.c, reductions.c. */
+/* The rows: rows.c. */
 extern const struct slr_flow slr_flow_all_gather, slr_flow_reduce_scatter, slr_flow_all_reduce;
 
 /* From the hook: makes the call, or holds it until it is known whether its group has more. */

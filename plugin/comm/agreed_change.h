@@ -57,7 +57,7 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
-#include "kernels/ranks.h"
+#include "kernels/flags.h"
 
 struct slr_agreed_shared {
     _Alignas(64) _Atomic uint64_t word;

@@ -36,7 +36,7 @@ struct slr_timeline;
 struct slr_timeline_counts;
 struct slr_trials;
 
-/* pending/front.h */
+/* pending/front.c */
 struct slr_front {
     CUevent begun; /* NULL: not made yet */
     CUstream stream;

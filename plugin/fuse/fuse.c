@@ -13,7 +13,7 @@
 #include "plugin/comm/watch.h"
 #include "plugin/fuse/fuse.h"
 #include "plugin/passed/in_call.h"
-#include "plugin/pending/front.h"
+#include "plugin/pending/pending.h"
 #include "plugin/pending/order.h"
 #include "plugin/pending/pending_state.h"
 #include "plugin/produce/produce.h"
@@ -246,7 +246,7 @@ static CUstream stream_of(const struct slr_gemm *gemm)
  * an event, or by the order of the communicator's operations, if they are on several streams; or the
  * host has seen the end, by a query, or by waiting for the context while another one was current. And a
  * GEMM that runs aside may write there as soon as the gather is over. Who
- * asks meanwhile sets `shown`, and then looks at `read` (pending_query.c). */
+ * asks meanwhile sets `shown`, and then looks at `read` (pending_observe.c). */
 static bool send_stays(const struct slr_lane *lane, const struct slr_holder *h)
 {
     return h->origin && !h->aside && !lane->ring.carrying && !lane->order->several &&

@@ -11,7 +11,6 @@
 #include "plugin/lifecycle/lifecycle.h"
 #include "plugin/memory/registration.h"
 #include "plugin/passed/nccl_call.h"
-#include "plugin/pending/front.h"
 #include "plugin/pending/pending.h"
 #include "plugin/produce/product.h"
 #include "plugin/tuner/tuner.h"

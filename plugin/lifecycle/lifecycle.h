@@ -38,7 +38,7 @@ void slr_plugin_at_exit(void);
 
 /* In the child after fork: slipring is off there from now on. CUDA does not survive a fork either; but what
  * the parent shares with its peers the child still has, and its destructors may end what is the parent's.
- * The gate is left as well (interpose/gate_table.h), so that no call of the child's gets here. */
+ * The gate is left as well (interpose/gate.h), so that no call of the child's gets here. */
 void slr_plugin_after_fork_child(void);
 
 /* The driver has been made to have so many hardware queues, `to`, instead of `from`. From any thread. */

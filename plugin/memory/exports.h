@@ -10,7 +10,7 @@
  * (transfer.h). No gather waits for any of this; until then shards are staged.
  *
  * Who works. The house-keeping thread exports, and maps what peers export; that waits for no work of the device, as
- * launches of graphs wait for it (record/replay.h). What may wait, closing mappings and unpinning blocks, is the
+ * launches of graphs wait for it (record/replay.c). What may wait, closing mappings and unpinning blocks, is the
  * returning thread's. An entry of `mapped` is the first one's while it is empty, and the second one's when it is not.
  *
  * Who writes: the export its owner; the ack its peer. The block is unpinned before the export is EMPTY again, and only

@@ -1,5 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "plugin/pending/front.h"
+/* NCCL's kernels in front of what is enqueued behind them.
+ *
+ * A program that sets CUDA_DEVICE_MAX_CONNECTIONS=1, as Megatron-LM does, has all its streams share one hardware queue,
+ * so that work begins in the order in which it was enqueued: NCCL's kernel on one stream before the next GEMM on another
+ * one, which would leave it no multiprocessor. The ring needs more queues (interpose/connections.c), and has no such
+ * kernel; but what stays with NCCL would lose that order (3.7% of a step, docs/measurements.md). So events make it:
+ *
+ *   launch      of a kernel, by NCCL in a call that slipring has forwarded: with a launch completion event, which
+ *               completes when all blocks of the kernel have begun (CUDA 12.3). The communicator is in front then.
+ *   operation   the program's next one in that context ends it. If it is on another stream, that one waits for the
+ *               event first. The host's waits are none: with one queue they do not stand behind the launch either.
+ *
+ * It can not deadlock where the program with one queue does not: the operation stands behind the launch there, too. In
+ * captures nothing is made. A driver that refuses the event gets the launch as it is, and no further ones.
+ *
+ * Threads: any. Who is in front is changed under a lock of front.c's, innermost, never held over a call of the driver; a
+ * communicator's event belongs to the thread that is in its call. */
+#include "plugin/pending/pending.h"
 
 #include <pthread.h>
 #include "base/real.h"

@@ -30,7 +30,7 @@
  * stream before, as the operation does.
  *
  * A captured operation takes no part, in either direction: it does not run now. A launch of a graph that holds
- * operations of the communicator is one: of NCCL's, or a gather (record/replay.h).
+ * operations of the communicator is one: of NCCL's, or a gather (record/replay.c).
  *
  * Operations of one group have no order among themselves; group.c makes their streams wait for each
  * other.

@@ -102,10 +102,11 @@
 #ifndef SLR_PLUGIN_PENDING_PENDING_H
 #define SLR_PLUGIN_PENDING_PENDING_H
 
-#include <cuda.h>
 #include <stdbool.h>
+#include "base/real.h"
 #include "base/reason.h"
 
+struct slr_comm;
 struct slr_gather;
 struct slr_lane;
 struct slr_observed;
@@ -140,5 +141,36 @@ void slr_pending_join(struct slr_lane *lane, enum slr_reason why, const char *wh
  * too, so what is put there later has to see it: makes the stream a holder, a partner of the
  * origin, or joins the gather. Does nothing when it is not pending. */
 void slr_pending_share(struct slr_lane *lane, CUstream stream);
+
+/* ---- NCCL's kernels in front of what is enqueued behind them: front.c says why and how ---- */
+
+/* The program has asked for one queue, and has got more. */
+void slr_front_on(void);
+
+/* Around a real call that may launch kernels of the communicator's; NULL: of none. Within another such call nothing. */
+void slr_front_begin(ncclComm_t comm);
+void slr_front_end(void);
+
+/* cuLaunchKernelEx, or its other form, and what it is called with. */
+typedef CUresult slr_launch_fn(const CUlaunchConfig *config, CUfunction function, void **params, void **extra);
+struct slr_launch {
+    const CUlaunchConfig *config;
+    CUfunction function;
+    void **params, **extra;
+};
+
+/* For the gate, with the guard up. True: it is launched, *answer is what the function returns. */
+bool slr_front_launch(slr_launch_fn *launch, const struct slr_launch *l, CUresult *answer);
+
+/* The program is about to put an operation on the stream, a name that slr_stream_name() returned. With the guard up,
+ * without locks. One load when nothing is in front. */
+void slr_front_operation(CUstream stream);
+
+/* The communicator is not found any more, or only as an orphan: from here on it is not in front, so nobody holds it for
+ * that. Who does already is waited for, as all its users are. */
+void slr_front_leave(struct slr_comm *c);
+
+/* The communicator ends, without users; its context is current unless that has gone. */
+void slr_front_close(struct slr_comm *c, bool gone);
 
 #endif

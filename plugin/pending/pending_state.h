@@ -65,7 +65,6 @@ struct slr_lane *slr_pending_find(bool (*match)(struct slr_lane *lane, void *ctx
 /* slr_pending_observe() for one kind of call each. */
 bool slr_pending_record(const struct slr_observed *o, CUresult *answer);
 bool slr_pending_wait(const struct slr_observed *o, CUresult *answer);
-bool slr_pending_query(const struct slr_observed *o, CUresult *answer);
 void slr_pending_alloc(const struct slr_observed *o);
 void slr_pending_free(const struct slr_observed *o);
 void slr_pending_event_end(CUevent event);

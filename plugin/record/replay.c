@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "plugin/record/replay.h"
+#include "plugin/record/record.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -11,7 +11,6 @@
 #include "plugin/memory/exports.h"
 #include "plugin/pending/order.h"
 #include "plugin/pending/pending.h"
-#include "plugin/record/record.h"
 #include "plugin/comm/comm.h"
 #include "plugin/comm/stream.h"
 #include "plugin/graphs/graphs.h"

@@ -22,8 +22,6 @@ fi
 readelf -d "$library" | grep -q 'NODELETE' || { echo "the library must not be unloadable" >&2; exit 1; }
 
 cat >"$work/tables.c" <<'EOF'
-#define A(sym) sym
-#include "plugin/api.def"
 #define X(sym, cls, arg, why) sym
 #define L(sym) sym
 #define P(sym) sym
@@ -32,6 +30,7 @@ cat >"$work/tables.c" <<'EOF'
 #define T(need, sym) sym
 #include "interpose/gate.def"
 #include "base/hooks.def"
+#define A(sym) sym
 #define X(sym, type) sym
 #include "plugin/plugin.def"
 EOF

@@ -106,7 +106,7 @@ for page in man1/slipring.1 man7/libslipring.7; do
         [ ! -s "$work/out" ] || fail "$page: $(cat "$work/out")"
     fi
 done
-for name in $(sed -n 's/^A(\(.*\))$/\1/p' "$source/plugin/api.def"); do
+for name in $(sed -n 's/^A(\(.*\))$/\1/p' "$source/plugin/plugin.def"); do
     nm -D --defined-only "$lib/libslipring.so" | grep " T $name\$" >/dev/null || fail "$name is not exported"
     gzip -dc "$prefix/share/man/man7/libslipring.7.gz" | grep "$name" >/dev/null || fail "$name is not in the manual"
     grep -q "$name(" "$prefix/include/slipring.h" || fail "$name is not in the header"

@@ -12,11 +12,9 @@
 #include "plugin/graphs/graphs.h"
 #include "plugin/lifecycle/lifecycle.h"
 #include "plugin/memory/registration.h"
-#include "plugin/pending/front.h"
 #include "plugin/pending/pending.h"
 #include "plugin/pending/order.h"
 #include "plugin/produce/product.h"
-#include "plugin/record/replay.h"
 #include "plugin/record/record.h"
 
 #define EXPORT __attribute__((visibility("default")))

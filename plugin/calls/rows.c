@@ -1,15 +1,62 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* ncclReduceScatter and ncclAllReduce. As all_gather.c. */
+/* What each collective has of its own in the flow of all (collective.h). */
 #include "plugin/calls/calls.h"
 #include "plugin/calls/collective.h"
 #include "plugin/comm/group_kept.h"
 #include "plugin/comm/stream.h"
 #include "plugin/comm/watch.h"
+#include "plugin/gather/gather.h"
 #include "plugin/passed/nccl_call.h"
+#include "plugin/record/record.h"
 #include "plugin/scatter/scatter.h"
+#include "plugin/trials/trials.h"
 #include "plugin/util/process.h"
 
-static ncclResult_t to_nccl(const struct slr_call *call)
+/* ---- ncclAllGather ---- */
+
+static ncclResult_t gather_enter(const struct slr_call *call)
+{
+    return slr_gather_entry(call->comm, call->stream);
+}
+
+static ncclResult_t gather_ring(const struct slr_call *call, bool entered)
+{
+    (void)entered;
+    return slr_gather_ring(call, true, SLR_R_RING);
+}
+
+/* Connecting may have refused it. */
+static ncclResult_t gather_to_nccl(struct slr_call *call)
+{
+    call->passed = call->comm ? ++call->comm->passed : 0;
+    return slr_gather_nccl(call);
+}
+
+const struct slr_flow slr_flow_all_gather = {
+    .kind = &slr_collectives[SLR_ALL_GATHER],
+    .choose = slr_trials_call,
+    .nccl = gather_to_nccl,
+    .enter = gather_enter,
+    .ring = gather_ring,
+    .capture = &slr_capture_gather,
+    .compare = {.prepare = slr_verify_prepare, .nccl = slr_verify_run, .finish = slr_verify_finish}};
+
+ncclResult_t slr_all_gather(const void *send, void *recv, size_t count, ncclDataType_t type, ncclComm_t comm,
+                            cudaStream_t stream)
+{
+    struct slr_call call = {.flow = &slr_flow_all_gather,
+                            .send = send,
+                            .recv = recv,
+                            .count = count,
+                            .type = type,
+                            .nccl = comm,
+                            .stream = (CUstream)stream};
+    return slr_process_off() ? slr_gather_nccl(&call) : slr_call_begin(&call);
+}
+
+/* ---- ncclReduceScatter and ncclAllReduce ---- */
+
+static ncclResult_t sum_to_nccl(const struct slr_call *call)
 {
     struct slr_other o = {.func = call->flow->kind->gets_all ? SLR_NCCL_ALL_REDUCE : SLR_NCCL_REDUCE_SCATTER,
                           .count = call->count,
@@ -33,10 +80,10 @@ static ncclResult_t to_nccl(const struct slr_call *call)
 }
 
 /* As the hook that only notices it. */
-static ncclResult_t passed(struct slr_call *call)
+static ncclResult_t sum_passed(struct slr_call *call)
 {
     slr_guard--;
-    const ncclResult_t r = to_nccl(call);
+    const ncclResult_t r = sum_to_nccl(call);
     slr_guard++;
     return r;
 }
@@ -46,7 +93,7 @@ static ncclResult_t passed(struct slr_call *call)
 #define FLOW(id)                                                                                                       \
     {                                                                                                                  \
         .kind = &slr_collectives[id], .may = slr_scatter_may, .has = slr_scatter_has, .choose = slr_scatter_choose,    \
-        .can = slr_scatter_can, .nccl = passed, .ring = slr_scatter_ring, .capture = &slr_capture_scatter,             \
+        .can = slr_scatter_can, .nccl = sum_passed, .ring = slr_scatter_ring, .capture = &slr_capture_scatter,         \
         .compare = {                                                                                                   \
             .prepare = slr_verify_sum_prepare,                                                                         \
             .nccl = slr_verify_sum_run,                                                                                \
@@ -56,8 +103,8 @@ static ncclResult_t passed(struct slr_call *call)
     }
 const struct slr_flow slr_flow_reduce_scatter = FLOW(SLR_REDUCE_SCATTER), slr_flow_all_reduce = FLOW(SLR_ALL_REDUCE);
 
-static ncclResult_t begin(const struct slr_flow *flow, const void *send, void *recv, size_t count, ncclDataType_t type,
-                          ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream)
+static ncclResult_t sum_begin(const struct slr_flow *flow, const void *send, void *recv, size_t count,
+                              ncclDataType_t type, ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream)
 {
     struct slr_call call = {.flow = flow,
                             .op = op,
@@ -67,17 +114,17 @@ static ncclResult_t begin(const struct slr_flow *flow, const void *send, void *r
                             .type = type,
                             .nccl = comm,
                             .stream = (CUstream)stream};
-    return slr_process_off() ? to_nccl(&call) : slr_call_begin(&call);
+    return slr_process_off() ? sum_to_nccl(&call) : slr_call_begin(&call);
 }
 
 ncclResult_t slr_reduce_scatter(const void *send, void *recv, size_t count, ncclDataType_t type, ncclRedOp_t op,
                                 ncclComm_t comm, cudaStream_t stream)
 {
-    return begin(&slr_flow_reduce_scatter, send, recv, count, type, op, comm, stream);
+    return sum_begin(&slr_flow_reduce_scatter, send, recv, count, type, op, comm, stream);
 }
 
 ncclResult_t slr_all_reduce(const void *send, void *recv, size_t count, ncclDataType_t type, ncclRedOp_t op,
                             ncclComm_t comm, cudaStream_t stream)
 {
-    return begin(&slr_flow_all_reduce, send, recv, count, type, op, comm, stream);
+    return sum_begin(&slr_flow_all_reduce, send, recv, count, type, op, comm, stream);
 }
