@@ -31,7 +31,8 @@ ctest_options=("$@")
 
 # Only what decides between pass and fail; what a test needs for itself is set where it is registered.
 export UBSAN_OPTIONS=${UBSAN_OPTIONS:-print_stacktrace=1:halt_on_error=1}
-export TSAN_OPTIONS=${TSAN_OPTIONS:-halt_on_error=1:second_deadlock_stack=1:suppressions=$SLR_ROOT/tests/tsan.supp}
+# ThreadSanitizer lets a process that ends sleep for a second, to see what its other threads still do; programs here are many.
+export TSAN_OPTIONS=${TSAN_OPTIONS:-halt_on_error=1:second_deadlock_stack=1:atexit_sleep_ms=50:suppressions=$SLR_ROOT/tests/tsan.supp}
 # Criterion's libraries search through all of the machine's certificates at the start of each test: a third of its time.
 export ASAN_OPTIONS=${ASAN_OPTIONS:-intercept_strstr=0}
 export CTEST_OUTPUT_ON_FAILURE=1

@@ -1,35 +1,21 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# The generated part of docs/report.md: which lines and fields of the log are read. Usage: fields.sh SOURCE_ROOT SLIPRING_REPORT [--write];
-# without --write, fails when it is not up to date.
+# The generated part of docs/report.md: which lines of the log are read, and which of their fields; what these mean is in docs/log.md.
+# Usage: fields.sh SOURCE_ROOT SLIPRING_REPORT [--write]; without --write, fails when it is not up to date.
 set -eu
 page=$1/docs/report.md
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
-# Both tables as text, with the forms in short, which the page explains.
 "$2" --fields >"$work/fields"
 [ "$(grep -c '^| `' "$work/fields")" -gt 60 ] || { cat "$work/fields" >&2; exit 1; }
 awk -F ' *[|] *' '
     BEGIN { print "" }
-    $2 == "field" { fields = 1; print ""; next }
-    !fields && /^[|] `/ {
+    $2 == "field" { exit }
+    /^[|] `/ {
         name = $2
         gsub(/`/, "", name)
         printf "    %-15s %s%s\n", name, $3, $4 == "" ? "" : "; " $4
-    }
-    fields && /^[|] `/ {
-        form = $3
-        sub(/^a whole number from 0 to 2\^62$/, "N", form)
-        sub(/^a whole number from -1 to 65535$/, "R", form)
-        sub(/^nanoseconds, from 0 to 2\^60$/, "ns", form)
-        sub(/^a text$/, "text", form)
-        sub(/^a number$/, "number", form)
-        sub(/^a number or a text$/, "any", form)
-        sub(/^0 or 1$/, "0/1", form)
-        name = $2
-        gsub(/`/, "", name)
-        printf "    %-18s %-6s %s\n", name, form, $4
     }
     END { print "" }' "$work/fields" >"$work/part"
 awk -v part="$work/part" '
