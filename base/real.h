@@ -92,9 +92,11 @@ extern _Atomic unsigned slr_gate_word;
 
 /* Why GEMMs are looked at while nothing is pending; 0: they are not. In the low half gathers whose
  * time is being taken, of all communicators: a GEMM may be what consumes one
- * (plugin/trials/trials.h). Then: a reduce-scatter may follow (plugin/produce/produce.h). */
+ * (plugin/trials/trials.h). Then: a reduce-scatter may follow (plugin/produce/produce.h); and: a handle's stream is
+ * to be changed for a GEMM (kernels/gemm_workspace.c), which stays so. */
 #define SLR_GEMM_WATCH_TRIALS 0xffffu
 #define SLR_GEMM_WATCH_PRODUCTS 0x10000u
+#define SLR_GEMM_WATCH_HANDLES 0x20000u
 extern _Atomic unsigned slr_gemm_watch;
 
 /* What graphs hold of captured gathers (plugin/graphs/): looked at by each launch, in one

@@ -53,7 +53,7 @@ struct slr_block {
     struct slr_block *previous, *next; /* in its class's list; `next` also in a chain for the driver, or that leaves */
 };
 
-/* ---- size classes: free_list.c ----
+/* ---- size classes: block_table.c ----
  *
  *   up to 4 KiB        multiples of 512 bytes
  *   up to 2 MiB        8 classes for each power of two
@@ -66,7 +66,7 @@ size_t slr_class_size(size_t bytes);    /* of the smallest class that holds `byt
 unsigned slr_class_index(size_t bytes); /* its number, below SLR_CLASSES; grows with the size */
 size_t slr_class_exact(size_t bytes);   /* rounded to the driver's granularity only; never more than slr_class_size */
 
-/* ---- the free blocks of one device, by size class: free_list.c. No locking: the caller's ---- */
+/* ---- the free blocks of one device, by size class: block_table.c. No locking: the caller's ---- */
 
 struct slr_free_list {
     struct slr_block *head[SLR_CLASSES]; /* of each class's list */

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Where blocks are found: all by address and by generation, kept ones by size. */
+#include "cache/block_impl.h"
+
 #include <stdlib.h>
 #include <string.h>
-#include "base/wait.h"
-#include "cache/block_impl.h"
-#include "cache/blocks.h"
-#include "cache/handles.h"
 
 static struct slr_intervals by_address;
 static struct slr_block **by_generation; /* sorted */
@@ -98,52 +97,144 @@ void slr_table_update(const struct slr_block *b)
     slr_intervals_set_flags(&by_address, b->base, flags_of(b));
 }
 
-/* ---- a device that is reset, or whose context is released ---- */
+/* ---- kept blocks: size classes ---- */
 
-static _Atomic uint32_t resets[SLR_BLOCK_DEVICES];
-static _Atomic int freeing;
+#define GRAIN ((size_t)512)
+#define PAGE ((size_t)2 << 20)
 
-#define RESET_WAIT_MS 1000
-
-/* Counted first, then waited: whoever begins to free later sees the new number. */
-void slr_device_reset(int device)
+static size_t round_up(size_t bytes, size_t step)
 {
-    if (device < 0 || device >= SLR_BLOCK_DEVICES)
-        return;
-    atomic_fetch_add(&resets[device], 1);
-    /* Mappings first: nobody closes one by its address from here on. */
-    slr_imports_forget(device);
-    for (int ms = 0; ms < RESET_WAIT_MS && atomic_load(&freeing) > 0; ms++)
-        slr_sleep_ms(1);
+    return (bytes + step - 1) / step * step;
 }
 
-uint32_t slr_device_resets(int device)
+/* The k with 2^k < bytes <= 2^(k+1); 0 for 1. */
+static unsigned octave(size_t bytes)
 {
-    return device >= 0 && device < SLR_BLOCK_DEVICES ? atomic_load(&resets[device]) : 0;
+    return bytes < 2 ? 0 : 63 - (unsigned)__builtin_clzl(bytes - 1);
 }
 
-void slr_device_freeing(int change)
+static size_t step_of(size_t bytes)
 {
-    atomic_fetch_add(&freeing, change);
+    size_t step = ((size_t)1 << octave(bytes)) / 8;
+    size_t least = bytes <= PAGE ? GRAIN : PAGE;
+    return step > least ? step : least;
 }
 
-void slr_device_forget(int device)
+size_t slr_class_size(size_t bytes)
 {
-    slr_imports_forget(device);
-    if (!slr_block_ours())
-        return;
-    slr_block_lock();
-    /* Backwards, as vanishing takes a block out of the table. */
-    for (size_t i = slr_table_count(); i-- > 0;) {
-        struct slr_block *b = slr_table_at(i);
-        if (device < 0 || b->device == device)
-            slr_block_vanish(b);
-    }
-    slr_block_unlock();
+    return round_up(bytes, step_of(bytes));
 }
 
-void slr_device_forget_released(int device)
+/* Counts eighths of octaves; where steps are coarser than that, numbers are left out. */
+unsigned slr_class_index(size_t bytes)
 {
-    if (slr_block_ours() && !slr_block_device_active(device))
-        slr_device_forget(device);
+    size_t size = slr_class_size(bytes);
+    unsigned k = octave(size);
+    size_t base = (size_t)1 << k;
+    return k * 8 + (unsigned)((size - base) / (base / 8)) - 1;
+}
+
+size_t slr_class_exact(size_t bytes)
+{
+    return round_up(bytes, bytes <= PAGE ? GRAIN : PAGE);
+}
+
+/* ---- free blocks ---- */
+
+enum { STALE_INTERVALS = 8, STALE_REQUESTS = 64 };
+
+void slr_free_list_add(struct slr_free_list *list, struct slr_block *b)
+{
+    struct slr_block **head = &list->head[slr_class_index(b->size)];
+    b->previous = NULL;
+    b->next = *head;
+    if (*head)
+        (*head)->previous = b;
+    *head = b;
+    list->bytes += b->size;
+}
+
+void slr_free_list_remove(struct slr_free_list *list, struct slr_block *b)
+{
+    if (b->previous)
+        b->previous->next = b->next;
+    else
+        list->head[slr_class_index(b->size)] = b->next;
+    if (b->next)
+        b->next->previous = b->previous;
+    b->previous = b->next = NULL;
+    list->bytes -= b->size;
+}
+
+static bool fits_better(const struct slr_block *a, const struct slr_block *b, size_t bytes)
+{
+    bool same_a = a->asked == bytes, same_b = b->asked == bytes;
+    if (same_a != same_b)
+        return same_a;
+    if (a->size != b->size)
+        return a->size < b->size;
+    return a->ordinal < b->ordinal;
+}
+
+struct slr_block *slr_free_list_fit(const struct slr_free_list *list, size_t bytes)
+{
+    struct slr_block *best = NULL;
+    for (struct slr_block *b = list->head[slr_class_index(bytes)]; b; b = b->next)
+        if (b->size >= bytes && (!best || fits_better(b, best, bytes)))
+            best = b;
+    return best;
+}
+
+bool slr_free_list_has_class(const struct slr_free_list *list, size_t bytes)
+{
+    return list->head[slr_class_index(bytes)] != NULL;
+}
+
+/* The last use but one; 0 for a block that has not been asked for again, or not for long when
+ * compared with how often it was: its call site is no more. */
+static uint64_t steady_since(const struct slr_block *b, uint64_t now)
+{
+    uint64_t usual = b->last_use - b->use_before, idle = now - b->last_use;
+    return idle > STALE_INTERVALS * usual + STALE_REQUESTS ? 0 : b->use_before;
+}
+
+static bool goes_before(const struct slr_block *a, const struct slr_block *b, uint64_t now)
+{
+    uint64_t since_a = steady_since(a, now), since_b = steady_since(b, now);
+    if (a->collective != b->collective)
+        return b->collective;
+    if (since_a != since_b)
+        return since_a < since_b;
+    return a->last_use < b->last_use;
+}
+
+struct slr_block *slr_free_list_victim(const struct slr_free_list *list)
+{
+    struct slr_block *worst = NULL;
+    for (unsigned c = 0; c < SLR_CLASSES; c++)
+        for (struct slr_block *b = list->head[c]; b; b = b->next)
+            /* A pinned block can not go, however little it is worth. */
+            if (b->pins == 0 && (!worst || goes_before(b, worst, list->clock)))
+                worst = b;
+    return worst;
+}
+
+struct slr_block *slr_free_list_since(const struct slr_free_list *list, uint64_t ms)
+{
+    if (list->bytes == 0) /* asked of every possible device, many times a second */
+        return NULL;
+    for (unsigned c = 0; c < SLR_CLASSES; c++)
+        for (struct slr_block *b = list->head[c]; b; b = b->next)
+            if (b->pins == 0 && b->freed_ms <= ms)
+                return b;
+    return NULL;
+}
+
+uint64_t slr_free_list_unpinned(const struct slr_free_list *list)
+{
+    uint64_t bytes = 0;
+    for (unsigned c = 0; c < SLR_CLASSES; c++)
+        for (const struct slr_block *b = list->head[c]; b; b = b->next)
+            bytes += b->pins == 0 ? b->size : 0;
+    return bytes;
 }

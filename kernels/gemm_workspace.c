@@ -7,12 +7,11 @@
 struct given {
     cublasHandle_t handle;
     struct slr_extent at;
-    pthread_t by;     /* the thread that has given the latest one */
-    bool once, again; /* there has been one; and it had given the one before as well */
-    bool fresh;       /* no GEMM has come since, as far as slipring looks at them */
-    bool shared;      /* another thread has made such a GEMM */
+    pthread_t by; /* the thread that has given the latest one */
+    bool fresh;   /* no GEMM has come since, and all are looked at */
+    bool usual;   /* it was so at the GEMM before */
+    bool shared;  /* another thread has made a GEMM */
     bool taken;
-    unsigned inside; /* threads in such GEMMs */
     struct given *next;
 };
 
@@ -42,10 +41,8 @@ void slr_workspace_set(cublasHandle_t handle, const void *p, size_t bytes)
         (*at)->handle = handle;
     if (*at) {
         (*at)->at = (struct slr_extent){(uintptr_t)p, (uintptr_t)p + bytes};
-        (*at)->again = (*at)->once && pthread_equal((*at)->by, pthread_self());
-        (*at)->once = true;
         (*at)->by = pthread_self();
-        (*at)->fresh = true;
+        (*at)->fresh = atomic_load(&slr_gemm_watch) & SLR_GEMM_WATCH_HANDLES;
     } else {
         atomic_store(&lost, true);
     }
@@ -83,10 +80,8 @@ void slr_workspace_entered(cublasHandle_t handle)
     pthread_mutex_lock(&lock);
     while ((g = *find_handle(handle)) != NULL && g->taken)
         pthread_cond_wait(&returned, &lock);
-    if (g) {
-        g->inside++;
+    if (g)
         g->shared |= !pthread_equal(g->by, pthread_self());
-    }
     pthread_mutex_unlock(&lock);
 }
 
@@ -95,22 +90,24 @@ void slr_workspace_left(cublasHandle_t handle)
     pthread_mutex_lock(&lock);
     struct given *g = *find_handle(handle);
     if (g) {
-        g->inside -= g->inside > 0; /* it may have got its first workspace meanwhile */
+        g->usual = g->fresh;
         g->fresh = false;
     }
     pthread_mutex_unlock(&lock);
 }
 
-/* Other threads would use what is meant for this one. Those that come to a hooked GEMM wait. For those that
- * call something else: the handle is only taken where this thread has given it a workspace since the GEMM
- * before, as PyTorch does for each, and the time before, and no other thread has made a GEMM with it. Who
- * changes a handle's configuration for each call keeps other threads from it meanwhile ("extreme care needs to
- * be taken when the handle configuration is changed", cuBLAS, Thread Safety). */
+/* Other threads would use what is meant for this one: those that come to a hooked GEMM wait, and the others have to be
+ * kept out. So the handle is only taken where this thread has given it a workspace since the GEMM before, and no other
+ * one has made a GEMM with it. Both are known because all GEMMs are looked at from the first time on that a handle is
+ * asked for: who is in one unseen has been there since before this thread's latest change of the handle, which the
+ * program has to answer for ("extreme care needs to be taken when the handle configuration is changed", cuBLAS, Thread
+ * Safety). Other calls with the handle are not seen, so to change it has to be the thread's habit, as it is PyTorch's. */
 bool slr_workspace_take(cublasHandle_t handle)
 {
+    atomic_fetch_or(&slr_gemm_watch, SLR_GEMM_WATCH_HANDLES);
     pthread_mutex_lock(&lock);
     struct given *g = *find_handle(handle);
-    const bool own = g && g->fresh && g->again && g->inside == 1 && !g->shared && pthread_equal(g->by, pthread_self());
+    const bool own = g && g->fresh && g->usual && !g->shared;
     if (own)
         g->taken = true;
     pthread_mutex_unlock(&lock);

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The inside of the ring, for this folder only: operations on its words, what the reader's part
- * (ring.c) and the owner's (ring_send.c) know of each other, and what is remembered while it is
- * recorded. */
+/* The inside of the ring, for this folder only: operations on its words, what the reader's part and the owner's
+ * know of each other, and what is remembered while it is recorded. */
 #ifndef SLR_KERNELS_RING_IMPL_H
 #define SLR_KERNELS_RING_IMPL_H
 
@@ -89,7 +88,7 @@ enum slr_status slr_ring_begin_streams(struct slr_ring *ring, bool publish, bool
 /* Makes the one stream of the ring's wait for what is on the other one now. */
 enum slr_status slr_ring_in_turn(struct slr_ring *ring, CUstream before, CUstream behind);
 
-/* ---- the owner's part: ring_send.c ---- */
+/* ---- the owner's part ---- */
 
 static inline bool slr_ring_stages(unsigned deliveries)
 {
@@ -102,12 +101,6 @@ static inline bool slr_ring_sends(unsigned deliveries)
 {
     return (deliveries & (1u << SLR_BY_SLOT | 1u << SLR_CORRECTED)) != 0;
 }
-
-/* Copies piece `piece`, whose number is `seq`, to the slot, and says so. */
-enum slr_status slr_ring_stage(struct slr_ring *ring, const struct slr_gather *g, uint32_t seq, uint32_t piece);
-
-/* Writes the shard to the peers that have expected it elsewhere, or nowhere. */
-enum slr_status slr_ring_correct(struct slr_ring *ring, const struct slr_gather *g, uint32_t last);
 
 /* ---- while it is recorded: ring_record.c, ring_staged.c ---- */
 

@@ -7,7 +7,7 @@
  * The way of a name:
  *
  *   call, on the program's thread    slr_caller_now: the name, as a number that stands for it
- *   likewise                         the line `caller` of its shape, if the name is new there (gather/decide.c)
+ *   likewise                         the line `caller` of its shape, if the name is new there (calls/collective.c)
  *   the call's place is noted        the number is kept beside the call's place (places/places.h)
  *   house-keeping thread             the line `caller_place`, if the name is new among those of the place
  *

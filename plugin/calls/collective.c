@@ -1,8 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "plugin/calls/collective.h"
 
+#include <stdio.h>
+#include "base/counters.h"
+#include "base/hash.h"
 #include "base/log.h"
 #include "base/nvtx.h"
+#include "base/settings.h"
+#include "base/status.h"
+#include "cache/captures.h"
+#include "plugin/abi/nccl_common.h"
 #include "plugin/callers/callers.h"
 #include "plugin/calls/calls.h"
 #include "plugin/comm/group_kept.h"
@@ -12,17 +19,189 @@
 #include "plugin/record/record.h"
 #include "plugin/util/process.h"
 
+/* ---- what is decided, and said ---- */
+
+/* Bytes that the device adds at once: shards that are slipring's to choose begin at such. */
+#define GRAIN ((size_t)16)
+
+/* Both 0 when the type is unknown, or when all shards together do not fit an address space. */
+static void measure(struct slr_call *call, size_t nranks)
+{
+    const struct slr_collective *kind = call->flow->kind;
+    const bool all = kind->sends_all && kind->gets_all; /* then `count` is of all shards */
+    const size_t elem = slr_type_bytes(call->type);
+    size_t bytes, padded;
+    call->shard = call->bytes = 0;
+    if (!elem || __builtin_mul_overflow(call->count, elem, &bytes) || bytes > PTRDIFF_MAX)
+        return;
+    const size_t shard = all ? (bytes / nranks + (bytes % nranks != 0) + GRAIN - 1) / GRAIN * GRAIN : bytes;
+    if (__builtin_mul_overflow(shard, nranks, &padded) || padded > PTRDIFF_MAX)
+        return;
+    call->shard = shard;
+    call->bytes = all ? bytes : padded;
+}
+
+/* In doubt it captures: a captured gather that the ring took would move data once and never again.
+ */
+static bool captures(struct slr_call *call)
+{
+    call->entered = slr_shared_work_begin(&call->comm->shared) == SLR_OK;
+    return !call->entered || slr_stream_may_capture(call->stream);
+}
+
+/* To be called when it has been decided, before NCCL or the program goes on: leaves the communicator's context, which
+ * the decision may have entered. What the ring does in between need not enter it again, as that takes four calls of
+ * the driver. */
+static void leave_context(struct slr_call *call)
+{
+    if (call->entered)
+        slr_shared_work_end();
+    call->entered = false;
+}
+
+/* Fills comm, which the caller puts back, and shard. SLR_R_RING: go on; else NCCL has the calls of the communicator. */
+static enum slr_reason identify(struct slr_call *call)
+{
+    struct slr_comm *c = call->comm = slr_comm_find(call->nccl);
+    measure(call, c ? (size_t)c->nranks : 1);
+    return c ? c->pass : SLR_R_NOT_TRACKED;
+}
+
+/* Likewise: NCCL refuses them, or there is nothing to do. */
+static enum slr_reason look_at_arguments(const struct slr_call *call)
+{
+    if (call->count == 0)
+        return SLR_R_COUNT_ZERO;
+    return call->shard && call->send && call->recv ? SLR_R_RING : SLR_R_BAD_ARGUMENT;
+}
+
+/* Facts of this rank alone (passed/passed_alone.h finds ranks that differ in them), and its error; may enter the
+ * communicator's context. */
+static enum slr_reason here(struct slr_call *call)
+{
+    if (!call->held && slr_region_gathers())
+        return SLR_R_REGION;
+    if (captures(call))
+        return SLR_R_CAPTURE;
+    if (atomic_load(&call->comm->error) != ncclSuccess)
+        return SLR_R_COMM_ERROR;
+    /* Now, not when a group ends: what is passed in between belongs behind this call. */
+    call->passed_alone = atomic_load(&call->comm->passed_alone);
+    return SLR_R_RING;
+}
+
+/* Smaller ones are tried where calls are the ring's until they have been. */
+static size_t least(const struct slr_call *call)
+{
+    return call->flow->kind->untried == SLR_R_RING ? call->comm->least_bytes : slr_get(SLR_S_MIN_BYTES);
+}
+
+/* NCCL connects the ranks at the communicator's first operation. Between ranks of one process it can not in a capture,
+ * as that takes access to their devices (cudaDeviceEnablePeerAccess), so a program whose first call is outside of
+ * captures may rely on it. A call that this rank has passed alone was NCCL's as well. */
+static bool connects_nccl(const struct slr_call *call)
+{
+    const struct slr_comm *c = call->comm;
+    return c->substituted == 0 && !call->passed_alone && slr_group_kept(c) == 0 &&
+           slr_shared_any_in_one_process(&c->shared);
+}
+
+/* SLR_R_RING, or why the call stays with NCCL. Uses facts that are equal on all ranks (R1), but for arguments that NCCL
+ * refuses on this rank alone, the capture state (R6) and the caller's region. */
+static enum slr_reason choose(struct slr_call *call)
+{
+    const struct slr_flow *flow = call->flow;
+    enum slr_reason why = identify(call);
+    if (why == SLR_R_RING && flow->may)
+        why = flow->may(call);
+    if (why == SLR_R_RING)
+        why = look_at_arguments(call);
+    if (why == SLR_R_RING && call->bytes < least(call))
+        why = SLR_R_TOO_SMALL;
+    if (why == SLR_R_RING && flow->has)
+        why = flow->has(call);
+    if (why == SLR_R_RING)
+        why = here(call);
+    /* Below it calls come here or not by what has been chosen until now, which ranks that capture at different times do
+     * not agree about; no such capture is the ring's, nor counted. */
+    if (why == SLR_R_CAPTURE && call->bytes < slr_get(SLR_S_MIN_BYTES))
+        why = SLR_R_TOO_SMALL;
+    if (why == SLR_R_RING && connects_nccl(call))
+        why = SLR_R_NCCL_FIRST;
+    return why == SLR_R_RING ? flow->choose(call) : why;
+}
+
+#define SHAPE "op=%s comm=%s crank=%d nranks=%d count=%zu dtype=%s shard=%zu in_place=%d"
+#define SHAPE_OF(call)                                                                                                 \
+    (call)->flow->kind->op, (call)->comm ? (call)->comm->name : "?", (call)->comm ? (call)->comm->rank : -1,           \
+        (call)->comm ? (call)->comm->nranks : 0, (call)->count, slr_type_name((call)->type), (call)->shard,            \
+        (int)slr_call_in_place(call)
+
+static void say(const struct slr_call *call, enum slr_reason why)
+{
+    const bool moved = why == SLR_R_RING || why == SLR_R_GRAPH;
+    if (call->flow->kind->produced)
+        slr_log(SLR_LOG_INFO, moved ? "substitute" : "pass", SHAPE " made=%d reason=%s", SHAPE_OF(call),
+                (int)(call->made.m != 0), slr_reason_name(why));
+    else
+        slr_log(SLR_LOG_INFO, moved ? "substitute" : "pass", SHAPE " reason=%s", SHAPE_OF(call), slr_reason_name(why));
+}
+
+static uint64_t key_of(const struct slr_call *call, enum slr_reason why)
+{
+    return slr_mix(slr_mix(call->count, (uint64_t)call->type << 8 | (uint64_t)why),
+                   slr_comm_id(call->comm) ^ (uint64_t)slr_call_in_place(call) ^ (uint64_t)call->flow->kind->id << 3 ^
+                       (uint64_t)(call->made.m != 0) << 2);
+}
+
+static void name_now(struct slr_call *call)
+{
+    call->caller = slr_caller_now(key_of(call, SLR_R_RING));
+}
+
+static void say_caller(struct slr_call *call, enum slr_reason why, uint64_t key)
+{
+    char caller[SLR_CALLER_TEXT];
+    if (!call->caller) /* else it was in a group, and is named since then */
+        name_now(call);
+    if (slr_caller_of_shape(key, call->caller, caller))
+        slr_log(SLR_LOG_INFO, "caller", SHAPE " reason=%s caller=%s", SHAPE_OF(call), slr_reason_name(why), caller);
+}
+
+void slr_call_note(struct slr_call *call, enum slr_reason why)
+{
+    if (why != SLR_R_GRAPH) /* its replays are counted */
+        slr_count_call(call->flow->kind, call->bytes, why);
+    /* One line for each shape and reason of a communicator; slr_log_first() keeps only the hash. */
+    uint64_t key = key_of(call, why);
+    if (!slr_log_enabled(SLR_LOG_INFO))
+        return;
+    if (slr_log_first(key))
+        say(call, why);
+    if (slr_callers_on())
+        say_caller(call, why, key);
+}
+
+bool slr_call_nvtx(const struct slr_call *call)
+{
+    char what[64] = "ring";
+    if (call->why != SLR_R_RING)
+        snprintf(what, sizeof what, "pass: %s", slr_reason_name(call->why));
+    return slr_nvtx_begin(call->flow->kind->words, what, call->bytes);
+}
+
 /* ---- the call ---- */
 
+/* Of a call that is noted when its group ends: the program may have left by then what it is in now. */
 static void name(struct slr_call *call)
 {
     if (slr_callers_on() && slr_log_enabled(SLR_LOG_INFO))
-        slr_call_name(call);
+        name_now(call);
 }
 
 static enum slr_reason decide(struct slr_call *call, ncclResult_t *recorded)
 {
-    enum slr_reason why = slr_call_decide(call);
+    enum slr_reason why = choose(call);
     if (why == SLR_R_CAPTURE)
         why = slr_record_call(call, recorded);
     if (slr_passes_alone(why))
@@ -67,7 +246,7 @@ static ncclResult_t run(struct slr_call *call, ncclResult_t recorded)
         name(call);
         return slr_group_keep(call) ? ncclSuccess : ncclSystemError;
     default:
-        slr_call_decided(call);
+        leave_context(call);
         return call->flow->nccl(call);
     }
 }
@@ -82,7 +261,7 @@ ncclResult_t slr_call_make(struct slr_call *call)
      * group, too: group.c. */
     const bool grouped = slr_in_group(), connects = call->why == SLR_R_RING;
     if (!connects || grouped)
-        slr_call_decided(call);
+        leave_context(call);
     if (connects)
         call->why = connect(call);
     const bool kept = call->why == SLR_R_RING && grouped; /* until the group ends, where it counts */
@@ -93,7 +272,7 @@ ncclResult_t slr_call_make(struct slr_call *call)
     slr_nvtx_end(nvtx);
     if (connects && !(kept && r == ncclSuccess))
         slr_connect_end(&call->comm, 1);
-    slr_call_decided(call);
+    leave_context(call);
     slr_comm_put(call->comm);
     slr_guard--;
     return r;
@@ -108,7 +287,7 @@ static bool may_hold(struct slr_call *call)
     if (slr_region_gathers() || call->op >= ncclNumOps)
         return false;
     slr_guard++;
-    const bool may = slr_call_identify(call) == SLR_R_RING && slr_call_arguments(call) == SLR_R_RING;
+    const bool may = identify(call) == SLR_R_RING && look_at_arguments(call) == SLR_R_RING;
     if (may)
         name(call);
     slr_comm_put(call->comm);

@@ -23,11 +23,11 @@
  *
  * **One call** (slr_call_make), of whatever collective; what differs is the row of its flow (comm/call.h):
  *
- *   decide    decide.c            the communicator, whether the row may have any, arguments, size, whether it has such
+ *   decide                        the communicator, whether the row may have any, arguments, size, whether it has such
  *                                 ones, this rank's state, whether NCCL needs the call, the way
  *   record    record/record.h     it is captured: into the graph, or left to NCCL
  *   connect   connect/connect.h   the first one connects the ranks; then the row can, or can not
- *   note      decide.c            counted, and logged
+ *   note                          counted, and logged
  *   run       in a group: kept for its end (group.c). Else over the ring: entered, numbered, verified; or NCCL's */
 #ifndef SLR_PLUGIN_CALLS_COLLECTIVE_H
 #define SLR_PLUGIN_CALLS_COLLECTIVE_H
@@ -43,31 +43,9 @@ ncclResult_t slr_call_begin(struct slr_call *call);
 /* Decides, and moves the call to the ring, keeps it for the end of its group, or passes it to NCCL. */
 ncclResult_t slr_call_make(struct slr_call *call);
 
-/* ---- decide.c ---- */
-
-/* Fills comm, which the caller puts back, and shard, and decides: SLR_R_RING, or why the call stays
- * with NCCL. Uses facts that are equal on all ranks (R1), but for arguments that NCCL refuses on
- * this rank alone, the capture state (R6) and the caller's region. */
-enum slr_reason slr_call_decide(struct slr_call *call);
-
-/* Its first steps. SLR_R_RING: go on.
- *
- * identify    fills comm and shard; NCCL has the calls of the communicator
- * arguments   NCCL refuses them, or there is nothing to do */
-enum slr_reason slr_call_identify(struct slr_call *call);
-enum slr_reason slr_call_arguments(const struct slr_call *call);
-
-/* To be called after that, before NCCL or the program goes on: leaves the communicator's context,
- * which the decision may have entered. What the ring does in between need not enter it again, as
- * that takes four calls of the driver. */
-void slr_call_decided(struct slr_call *call);
-
 /* Counts and logs the decision (one line for each distinct shape), and who makes the call (callers/callers.h). Under no
  * lock. */
 void slr_call_note(struct slr_call *call, enum slr_reason why);
-
-/* Only the latter, of a call that is noted when its group ends: the program may have left by then what it is in now. */
-void slr_call_name(struct slr_call *call);
 
 /* Begins an NVTX range (base/nvtx.h); what it returns goes to slr_nvtx_end. */
 bool slr_call_nvtx(const struct slr_call *call);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The folder gather/: a gather's way to the ring, from the decision (calls/decide.c) to the moment at which it is
+/* The folder gather/: a gather's way to the ring, from the decision (calls/collective.c) to the moment at which it is
  * pending (pending/pending.h). The folders around it:
  *
  *   pending    what streams owe to it      transfer   where shards lie        fuse      the GEMM behind it

@@ -25,7 +25,7 @@
  * differ in either. In a group, calls are made when it ends: those that it has kept come before
  * what is passed now.
  *
- * Where ranks share a process, NCCL has the communicator's first call (calls/decide.c): the first of those that are
+ * Where ranks share a process, NCCL has the communicator's first call (calls/collective.c): the first of those that are
  * numbered or counted here, on every rank, which counts it as passed. So a rank that passes it in a region, or by a
  * graph, has done as the others; one that replays it over the ring has not, and that is found.
  *
