@@ -12,6 +12,22 @@
 #include "plugin/trials/trials.h"
 #include "plugin/util/process.h"
 
+/* `off`: what it is when slipring is. */
+static ncclResult_t begin(const struct slr_flow *flow, ncclResult_t (*off)(const struct slr_call *call),
+                          const void *send, void *recv, size_t count, ncclDataType_t type, ncclRedOp_t op,
+                          ncclComm_t comm, cudaStream_t stream)
+{
+    struct slr_call call = {.flow = flow,
+                            .op = op,
+                            .send = send,
+                            .recv = recv,
+                            .count = count,
+                            .type = type,
+                            .nccl = comm,
+                            .stream = (CUstream)stream};
+    return slr_process_off() ? off(&call) : slr_call_begin(&call);
+}
+
 /* ---- ncclAllGather ---- */
 
 static ncclResult_t gather_enter(const struct slr_call *call)
@@ -44,14 +60,7 @@ const struct slr_flow slr_flow_all_gather = {
 ncclResult_t slr_all_gather(const void *send, void *recv, size_t count, ncclDataType_t type, ncclComm_t comm,
                             cudaStream_t stream)
 {
-    struct slr_call call = {.flow = &slr_flow_all_gather,
-                            .send = send,
-                            .recv = recv,
-                            .count = count,
-                            .type = type,
-                            .nccl = comm,
-                            .stream = (CUstream)stream};
-    return slr_process_off() ? slr_gather_nccl(&call) : slr_call_begin(&call);
+    return begin(&slr_flow_all_gather, slr_gather_nccl, send, recv, count, type, ncclSum, comm, stream);
 }
 
 /* ---- ncclReduceScatter and ncclAllReduce ---- */
@@ -103,28 +112,14 @@ static ncclResult_t sum_passed(struct slr_call *call)
     }
 const struct slr_flow slr_flow_reduce_scatter = FLOW(SLR_REDUCE_SCATTER), slr_flow_all_reduce = FLOW(SLR_ALL_REDUCE);
 
-static ncclResult_t sum_begin(const struct slr_flow *flow, const void *send, void *recv, size_t count,
-                              ncclDataType_t type, ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream)
-{
-    struct slr_call call = {.flow = flow,
-                            .op = op,
-                            .send = send,
-                            .recv = recv,
-                            .count = count,
-                            .type = type,
-                            .nccl = comm,
-                            .stream = (CUstream)stream};
-    return slr_process_off() ? sum_to_nccl(&call) : slr_call_begin(&call);
-}
-
 ncclResult_t slr_reduce_scatter(const void *send, void *recv, size_t count, ncclDataType_t type, ncclRedOp_t op,
                                 ncclComm_t comm, cudaStream_t stream)
 {
-    return sum_begin(&slr_flow_reduce_scatter, send, recv, count, type, op, comm, stream);
+    return begin(&slr_flow_reduce_scatter, sum_to_nccl, send, recv, count, type, op, comm, stream);
 }
 
 ncclResult_t slr_all_reduce(const void *send, void *recv, size_t count, ncclDataType_t type, ncclRedOp_t op,
                             ncclComm_t comm, cudaStream_t stream)
 {
-    return sum_begin(&slr_flow_all_reduce, send, recv, count, type, op, comm, stream);
+    return begin(&slr_flow_all_reduce, sum_to_nccl, send, recv, count, type, op, comm, stream);
 }
