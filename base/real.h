@@ -128,7 +128,7 @@ static inline void slr_program_end(int outer)
 
 /* A gather may stay pending only while every way to notice is hooked (rule R5). An object whose
  * calls are bound to the vendors' functions themselves *bypasses* slipring: opened with
- * RTLD_DEEPBIND, into a namespace of its own, or before slipring was there. interpose/dlsym.h finds
+ * RTLD_DEEPBIND, into a namespace of its own, or before slipring was there. interpose/reach.c finds
  * it before any of its code can come behind a gather that is pending. From then on this rank, which
  * decides what is substituted as before (R1),
  *

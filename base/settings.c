@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The table of settings: rows, the forms of their values in words, the values of an environment, and those of this
- * process's. */
+/* The table of settings: rows, the forms of their values in words, the values of an environment, and of this process's.
+ */
 #include "base/settings.h"
 
 #include <ctype.h>

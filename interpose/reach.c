@@ -13,7 +13,7 @@
  * cuBLAS in it is not the one that is followed, and reaches the driver by the hooked dlsym.
  *
  * How it shows. Imports of such an object have been bound to the very function that slipring stands for
- * (enum imports, reach.c): to the driver's, NCCL's or cuBLAS's, or to the C library's dlsym, with which it can get
+ * (enum imports): to the driver's, NCCL's or cuBLAS's, or to the C library's dlsym, with which it can get
  * these. Where imports are bound lazily nothing shows yet: in what was loaded since something has been opened with
  * RTLD_DEEPBIND and not been looked at, and in all if slipring was opened late, that counts as bypassing.
  *

@@ -213,8 +213,8 @@ void slr_workspace_forget(cublasHandle_t handle); /* about to be destroyed: the 
 
 extern _Atomic bool slr_workspaces; /* some handle has, or had, one */
 
-/* Around a GEMM with the handle, which may have a workspace, while something is pending. Enter
- * waits while the handle is taken. */
+/* Around a GEMM with the handle, which may have a workspace, while GEMMs are looked at. Enter waits
+ * while the handle is taken. */
 void slr_workspace_entered(cublasHandle_t handle);
 void slr_workspace_left(cublasHandle_t handle);
 

@@ -108,7 +108,7 @@ static bool connects_nccl(const struct slr_call *call)
 
 /* SLR_R_RING, or why the call stays with NCCL. Uses facts that are equal on all ranks (R1), but for arguments that NCCL
  * refuses on this rank alone, the capture state (R6) and the caller's region. */
-static enum slr_reason choose(struct slr_call *call)
+static enum slr_reason reason_of(struct slr_call *call)
 {
     const struct slr_flow *flow = call->flow;
     enum slr_reason why = identify(call);
@@ -201,7 +201,7 @@ static void name(struct slr_call *call)
 
 static enum slr_reason decide(struct slr_call *call, ncclResult_t *recorded)
 {
-    enum slr_reason why = choose(call);
+    enum slr_reason why = reason_of(call);
     if (why == SLR_R_CAPTURE)
         why = slr_record_call(call, recorded);
     if (slr_passes_alone(why))
