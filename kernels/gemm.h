@@ -47,8 +47,19 @@ struct slr_extent {
     uintptr_t begin, end;
 };
 
+static inline bool slr_extents_meet(struct slr_extent a, struct slr_extent b)
+{
+    return a.begin < b.end && b.begin < a.end;
+}
+
 /* How many ranges a call reads besides a and b, and writes besides c, at most. */
 enum { SLR_GEMM_READS = 8, SLR_GEMM_WRITES = 5 };
+
+/* Ranges of memory, some of which may be empty. */
+struct slr_ranges {
+    unsigned n;
+    struct slr_extent x[4 + SLR_GEMM_READS + 1 + SLR_GEMM_WRITES];
+};
 
 /* One call as its entry point got it; leading dimensions and strides in elements. Of cublasLtMatmul
  * the entry point gives lt, alpha, beta, a, b and c, which is its D; slr_gemm_describe() fills in
@@ -148,6 +159,10 @@ bool slr_extent_apart(struct slr_extent x, const struct slr_gather *g, int nrank
 /* Whether it reads nothing that `g` writes and writes nothing that `g` reads or writes. False when
  * it can not be told. */
 bool slr_gemm_apart(const struct slr_gemm *gemm, const struct slr_gather *g, int nranks);
+
+/* All that a described GEMM reads and writes, but what the real function has allocated itself. */
+struct slr_ranges slr_gemm_ranges(const struct slr_gemm *gemm);
+bool slr_ranges_meet(const struct slr_ranges *ranges, struct slr_extent x);
 
 /* Whether two described GEMMs may run in any order, or at once, if their workspaces differ: neither
  * writes what the other reads or writes. */

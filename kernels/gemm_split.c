@@ -4,11 +4,6 @@
 #include "kernels/gemm_lt.h"
 #include "kernels/gemm_parts.h"
 
-static bool overlap(struct slr_extent a, struct slr_extent b)
-{
-    return a.begin < b.end && b.begin < a.end;
-}
-
 static struct slr_extent extent_of(const void *p, size_t bytes)
 {
     return (struct slr_extent){(uintptr_t)p, (uintptr_t)p + bytes};
@@ -76,8 +71,8 @@ static struct slr_extent extent_recv(const struct slr_gather *g, int nranks)
 
 static bool touches_either(struct slr_extent x, const struct slr_gather *g, int nranks)
 {
-    return overlap(x, extent_recv(g, nranks)) ||
-           overlap(x, extent_of((const void *)(uintptr_t)slr_gather_source(g), g->plan.shard));
+    return slr_extents_meet(x, extent_recv(g, nranks)) ||
+           slr_extents_meet(x, extent_of((const void *)(uintptr_t)slr_gather_source(g), g->plan.shard));
 }
 
 enum { LONGEST_SCALAR = 16 }; /* a complex of fp64 */
@@ -85,14 +80,14 @@ enum { LONGEST_SCALAR = 16 }; /* a complex of fp64 */
 /* alpha or beta; wherever it is. */
 static bool scalar_near(const void *p, struct slr_extent x)
 {
-    return overlap(extent_of(p, LONGEST_SCALAR), x);
+    return slr_extents_meet(extent_of(p, LONGEST_SCALAR), x);
 }
 
 static bool __attribute__((noinline)) scalar_in(const struct slr_gemm *gemm, const void *p, struct slr_extent x)
 {
     cudaDataType type;
     const size_t bytes = slr_gemm_scalar_type(gemm, &type) ? slr_gemm_type_bytes(type) : 0;
-    return overlap(extent_of(p, bytes ? bytes : LONGEST_SCALAR), x);
+    return slr_extents_meet(extent_of(p, bytes ? bytes : LONGEST_SCALAR), x);
 }
 
 /* What is written must touch neither buffer of the gather; the other operand, the scalars and
@@ -100,12 +95,12 @@ static bool __attribute__((noinline)) scalar_in(const struct slr_gemm *gemm, con
 static bool touches_gather(const struct slr_gemm *gemm, const struct slr_gather *g, int nranks, bool on_a)
 {
     struct slr_extent recv = extent_recv(g, nranks), other = on_a ? extent_b(gemm) : extent_a(gemm);
-    if (touches_either(extent_c(gemm), g, nranks) || overlap(other, recv) ||
+    if (touches_either(extent_c(gemm), g, nranks) || slr_extents_meet(other, recv) ||
         (scalar_near(gemm->alpha, recv) && scalar_in(gemm, gemm->alpha, recv)) ||
         (scalar_near(gemm->beta, recv) && scalar_in(gemm, gemm->beta, recv)))
         return true;
     for (int i = 0; i < SLR_GEMM_READS; i++)
-        if (overlap(gemm->read[i], recv))
+        if (slr_extents_meet(gemm->read[i], recv))
             return true;
     for (int i = 0; i < SLR_GEMM_WRITES; i++)
         if (gemm->written[i].end && touches_either(gemm->written[i], g, nranks))
@@ -116,12 +111,12 @@ static bool touches_gather(const struct slr_gemm *gemm, const struct slr_gather 
 const char *slr_gemm_reads(const struct slr_gemm *gemm, const struct slr_gather *g, int nranks, size_t *bytes)
 {
     const struct slr_extent recv = extent_recv(g, nranks), a = extent_a(gemm), b = extent_b(gemm);
-    const bool on_a = a.begin == recv.begin || (overlap(a, recv) && b.begin != recv.begin);
+    const bool on_a = a.begin == recv.begin || (slr_extents_meet(a, recv) && b.begin != recv.begin);
     const struct slr_extent x = on_a ? a : b;
     *bytes = 0;
     if (gemm->m <= 0 || !slr_gemm_type_bytes(gemm->atype) || !slr_gemm_type_bytes(gemm->btype))
         return "unknown";
-    if (!overlap(x, recv))
+    if (!slr_extents_meet(x, recv))
         return "elsewhere";
     *bytes = x.end - x.begin;
     if (x.begin != recv.begin)
@@ -141,54 +136,60 @@ bool slr_gemm_apart(const struct slr_gemm *gemm, const struct slr_gather *g, int
     return known && !touches_gather(gemm, g, nranks, true) && !touches_gather(gemm, g, nranks, false);
 }
 
-/* Ranges of memory. */
-struct ranges {
-    unsigned n;
-    struct slr_extent x[4 + SLR_GEMM_READS];
-};
-_Static_assert(SLR_GEMM_WRITES < 4 + SLR_GEMM_READS, "one more than the written ones fits");
-
-static void add_range(struct ranges *to, struct slr_extent x)
+static void add_range(struct slr_ranges *to, struct slr_extent x)
 {
     to->x[to->n++] = x;
 }
 
-static struct ranges read_by(const struct slr_gemm *gemm)
+static void add_read(struct slr_ranges *to, const struct slr_gemm *gemm)
 {
-    struct ranges r = {.n = 0};
-    add_range(&r, extent_a(gemm));
-    add_range(&r, extent_b(gemm));
-    add_range(&r, extent_of(gemm->alpha, LONGEST_SCALAR));
-    add_range(&r, extent_of(gemm->beta, LONGEST_SCALAR));
+    add_range(to, extent_a(gemm));
+    add_range(to, extent_b(gemm));
+    add_range(to, extent_of(gemm->alpha, LONGEST_SCALAR));
+    add_range(to, extent_of(gemm->beta, LONGEST_SCALAR));
     for (int i = 0; i < SLR_GEMM_READS; i++)
-        add_range(&r, gemm->read[i]);
-    return r;
+        add_range(to, gemm->read[i]);
 }
 
-static struct ranges written_by(const struct slr_gemm *gemm, bool workspace)
+static void add_written(struct slr_ranges *to, const struct slr_gemm *gemm, bool workspace)
 {
-    struct ranges r = {.n = 0};
-    add_range(&r, extent_c(gemm));
+    add_range(to, extent_c(gemm));
     for (int i = workspace ? 0 : 1; i < SLR_GEMM_WRITES; i++)
-        add_range(&r, gemm->written[i]);
-    return r;
+        add_range(to, gemm->written[i]);
 }
 
-static bool ranges_meet(const struct ranges *a, const struct ranges *b)
+struct slr_ranges slr_gemm_ranges(const struct slr_gemm *gemm)
+{
+    struct slr_ranges all = {.n = 0};
+    add_read(&all, gemm);
+    add_written(&all, gemm, true);
+    return all;
+}
+
+bool slr_ranges_meet(const struct slr_ranges *ranges, struct slr_extent x)
+{
+    for (unsigned i = 0; i < ranges->n; i++)
+        if (slr_extents_meet(ranges->x[i], x))
+            return true;
+    return false;
+}
+
+static bool any_meet(const struct slr_ranges *a, const struct slr_ranges *b)
 {
     for (unsigned i = 0; i < a->n; i++)
-        for (unsigned j = 0; j < b->n; j++)
-            if (overlap(a->x[i], b->x[j]))
-                return true;
+        if (slr_ranges_meet(b, a->x[i]))
+            return true;
     return false;
 }
 
 bool slr_gemms_apart(const struct slr_gemm *first, const struct slr_gemm *second)
 {
-    const struct ranges reads[] = {read_by(first), read_by(second)};
-    const struct ranges writes[] = {written_by(first, false), written_by(second, true)};
-    return !ranges_meet(&writes[0], &reads[1]) && !ranges_meet(&writes[0], &writes[1]) &&
-           !ranges_meet(&reads[0], &writes[1]);
+    const struct slr_ranges used = slr_gemm_ranges(second);
+    struct slr_ranges read = {.n = 0}, written = {.n = 0}, also = {.n = 0};
+    add_read(&read, first);
+    add_written(&written, first, false);
+    add_written(&also, second, true);
+    return !any_meet(&written, &used) && !any_meet(&read, &also);
 }
 
 /* Parts follow one another, so none may read what another one writes; and a GEMM that is done again
@@ -198,12 +199,12 @@ static bool reads_own_writes(const struct slr_gemm *gemm)
     const struct slr_extent c = extent_c(gemm);
     bool reads = false;
     for (int i = 1; i < SLR_GEMM_READS; i++)
-        reads = reads || overlap(gemm->read[i], c);
+        reads = reads || slr_extents_meet(gemm->read[i], c);
     for (int i = 1; i < SLR_GEMM_WRITES; i++) {
-        reads = reads || overlap(gemm->written[i], c) || overlap(gemm->written[i], extent_a(gemm)) ||
-                overlap(gemm->written[i], extent_b(gemm));
+        reads = reads || slr_extents_meet(gemm->written[i], c) || slr_extents_meet(gemm->written[i], extent_a(gemm)) ||
+                slr_extents_meet(gemm->written[i], extent_b(gemm));
         for (int j = 0; j < SLR_GEMM_READS; j++)
-            reads = reads || overlap(gemm->written[i], gemm->read[j]);
+            reads = reads || slr_extents_meet(gemm->written[i], gemm->read[j]);
     }
     return reads;
 }

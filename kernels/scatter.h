@@ -83,8 +83,8 @@ struct slr_scatter {
     unsigned parts;
     int earlier;   /* parts of a shard that were in pieces before this one: for the timing alone */
     CUevent entry; /* of the call's stream, where parts may be sent before; NULL: the ring begins behind it */
-    /* Of an all-reduce in place whose parts all have events: so may results be written, as nobody can look at `send`
-     * before the call is over. */
+    /* Of an all-reduce whose parts all have events: results may be written as soon as they are there, as nobody can use
+     * what lies at `all` before the call is over (ring_scatter.c). */
     bool early;
     CUdeviceptr arrives[SLR_MAX_RANKS]; /* where rank r writes its shards: the own slots, in the mapping that r has */
 };

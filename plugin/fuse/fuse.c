@@ -385,7 +385,7 @@ cublasStatus_t slr_gemm_call(struct slr_gemm *gemm)
         slr_pending_join_observed(&op);
         /* One that was to consume a gather stays whole for the reason that was found. */
         produced = !lane && (watch & SLR_GEMM_WATCH_PRODUCTS) && may_produce(gemm) &&
-                   slr_produce_gemm(gemm, x.stream, x.ctx, &result);
+                   slr_produce_gemm(gemm, x.stream, x.ctx, slr_pending_joins(), &result);
         if (!produced)
             result = slr_gemm_whole(gemm);
     }

@@ -179,9 +179,17 @@ static enum slr_status join(struct slr_lane *lane, const struct slr_holder *h, b
     return h->aside ? slr_gemm_aside_join(&lane->ring, h->stream) : SLR_OK;
 }
 
+static _Atomic uint64_t joins;
+
+uint64_t slr_pending_joins(void)
+{
+    return atomic_load(&joins);
+}
+
 /* `exposed`: the time that the stream stands still counts as not hidden (timeline.h). */
 static void make_wait(struct slr_lane *lane, const struct slr_holder *h, bool exposed)
 {
+    atomic_fetch_add(&joins, 1);
     enum slr_status s = slr_shared_work_begin(&lane->comm->shared);
     if (s == SLR_OK) {
         s = join(lane, h, exposed);

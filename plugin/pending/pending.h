@@ -122,6 +122,10 @@ void slr_pending_join_stream(CUstream stream, enum slr_reason why, const char *w
 /* Whether any gather is held by the stream, a name that slr_stream_name() returned. */
 bool slr_pending_held(CUstream stream);
 
+/* How many holders have been made to wait in this process: unless that changes, no stream has come behind a gather that
+ * was pending before. */
+uint64_t slr_pending_joins(void);
+
 /* Any event may be recorded by what comes now. Takes no lock: also from inside of slipring's own
  * calls. */
 void slr_pending_events_unseen(void);

@@ -295,6 +295,7 @@ static void fill(struct slr_product *p, const struct slr_gemm *gemm, CUstream st
     p->c = (CUdeviceptr)(uintptr_t)gemm->c;
     p->bytes = shard * (size_t)p->comm->nranks;
     p->elem = slr_gemm_type_bytes(gemm->ctype);
+    p->used = slr_gemm_ranges(gemm);
 }
 
 /* Under the communicator's lock. */
@@ -332,7 +333,7 @@ static bool stays_whole(const struct slr_comm *c, CUstream stream, size_t shard)
            (slr_stream_may_capture(stream) && (!slr_graphs_take(c, shard) || slr_captured_elsewhere(stream)));
 }
 
-bool slr_produce_gemm(struct slr_gemm *gemm, CUstream stream, CUcontext ctx, cublasStatus_t *result)
+bool slr_produce_gemm(struct slr_gemm *gemm, CUstream stream, CUcontext ctx, uint64_t joins, cublasStatus_t *result)
 {
     struct pair known;
     if (slr_gemm_describe(gemm) != SLR_R_FUSED)
@@ -348,6 +349,8 @@ bool slr_produce_gemm(struct slr_gemm *gemm, CUstream stream, CUcontext ctx, cub
         !stays_whole(c, stream, known.shard) && slr_gemm_blocks(gemm, c->nranks, known.shard, &quantum)) {
         slr_lane_lock(c->lane);
         done = produce(c, gemm, stream, &known, quantum);
+        if (c->product)
+            c->product->joins = joins;
         slr_lane_unlock(c->lane);
         pthread_mutex_lock(&lock);
         wrong(name, ctx); /* until the call comes */

@@ -32,8 +32,8 @@ struct slr_gemm;
 enum slr_scatters { SLR_SCATTERS_OFF, SLR_SCATTERS_AUTO, SLR_SCATTERS_ALWAYS };
 
 /* For the GEMM hook, with no gather that it consumes, without locks: true: it has been computed, and
- * *result is what the application gets. */
-bool slr_produce_gemm(struct slr_gemm *gemm, CUstream stream, CUcontext ctx, cublasStatus_t *result);
+ * *result is what the application gets. `joins`: slr_pending_joins(). */
+bool slr_produce_gemm(struct slr_gemm *gemm, CUstream stream, CUcontext ctx, uint64_t joins, cublasStatus_t *result);
 
 /* A reduce-scatter that the ring could have has come. Sets call->made when one of the latest GEMMs has
  * computed what it sends, as far as is known: it has written there, and its parts have not been in vain. */

@@ -68,6 +68,7 @@ static bool is_blocking(CUstream stream)
 static void put_on(struct slr_product *p)
 {
     p->live = true;
+    p->allocated = false;
     p->next = list;
     list = p;
     atomic_fetch_add(&count, 1);
@@ -237,6 +238,14 @@ static void follow(struct slr_comm *c, const struct wait *w)
     pthread_mutex_unlock(&lock);
 }
 
+static void allocates(void)
+{
+    pthread_mutex_lock(&lock);
+    for (struct slr_product *p = list; p; p = p->next)
+        p->allocated = true;
+    pthread_mutex_unlock(&lock);
+}
+
 static void stream_waits(const struct slr_observed *o)
 {
     const CUstream name = o->stream;
@@ -281,6 +290,8 @@ void slr_product_observe(const struct slr_observed *o)
         slr_product_on_all();
         break;
     case SLR_ACT_ALLOC:
+        allocates();
+        break;
     case SLR_ACT_FREE:
     case SLR_ACT_NEXT:
     case SLR_ACT_NONE:

@@ -19,7 +19,8 @@
  *   a stream waits for one  of those: that stream follows the product, the first one. `before` is
  *                           recorded on it first: behind that the stream waits for the product only, and
  *                           parts are sent behind that
- *   memory is allocated     or given back in a stream's order: nothing is written
+ *   memory is allocated     or given back in a stream's order: nothing is written. What is allocated may be there from
+ *                           then on only, behind what another stream did with it: that is noted
  *
  * The legacy default stream makes streams wait, too: all that are not non-blocking come behind what it
  * waits for, and it comes behind what they wait for. So waits and records there are waits of such streams,

@@ -4,6 +4,7 @@
 #define SLR_PLUGIN_PRODUCE_PRODUCT_PARTS_H
 
 #include "base/real.h"
+#include "kernels/gemm.h"
 #include "kernels/scatter.h"
 
 struct slr_comm;
@@ -18,7 +19,9 @@ struct slr_product {
     CUstream stream; /* as slr_stream_name() calls it */
     CUdeviceptr c;
     size_t bytes, elem;
-    bool blocking; /* the stream, or what follows it: not non-blocking */
+    struct slr_ranges used; /* by the GEMM */
+    uint64_t joins;         /* before it: slr_pending_joins() */
+    bool blocking;          /* the stream, or what follows it: not non-blocking */
     unsigned parts;
     struct slr_scatter_part part[SLR_PRODUCT_PARTS];
     CUevent event[SLR_PRODUCT_PARTS]; /* NULL: not made yet */
@@ -29,6 +32,7 @@ struct slr_product {
     CUgraphNode last;           /* and the node of its last part */
     /* Under the list's lock. */
     bool live;
+    bool allocated; /* since the GEMM there has been memory that was not there before, in a stream's order */
     CUstream follower;
     bool follows; /* there is one */
     CUevent carrier[SLR_PRODUCT_CARRIERS];

@@ -53,7 +53,7 @@ static void meet_open(struct site *t)
 {
     struct world *w = t->w;
     struct shared *x = &shared[w->rank];
-    struct place mine, all[MOST_RANKS];
+    struct place mine = {0}, all[MOST_RANKS];
     CUDA(cudaMalloc((void **)&x->own, (size_t)PLACES * PLACE + PLACE)); /* so large that nothing else is there */
     CUDA(cudaMalloc((void **)&x->token, sizeof *x->token));
     x->c = t->c;
@@ -61,7 +61,8 @@ static void meet_open(struct site *t)
     t->c = x->own + AT_C * PLACE;
     t->recv = x->own + AT_RECV * PLACE;
     mine.at = x->own;
-    CUDA(cudaIpcGetMemHandle(&mine.handle, x->own));
+    if (!w->threads)
+        CUDA(cudaIpcGetMemHandle(&mine.handle, x->own));
     exchange(w, &mine, all);
     x->next = all[after(w)].at;
     if (!w->threads)

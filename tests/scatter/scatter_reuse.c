@@ -173,6 +173,18 @@ static void send_scratch(struct turn *u)
     edge(w, 3, w->side, w->s);
 }
 
+/* Into memory that there is only from here on. */
+static void call_allocated(struct turn *u)
+{
+    struct site *t = u->t;
+    struct world *w = t->w;
+    void *p;
+    CUDA(cudaMallocAsync(&p, t->got * t->elem, w->s));
+    NCCL(world_reduce(w, t->c, p, t->count, nccl_type(t->shape.type), ncclSum, w->comm, w->s));
+    CUDA(cudaMemcpyAsync(t->recv, p, t->got * t->elem, cudaMemcpyDeviceToDevice, w->s));
+    CUDA(cudaFreeAsync(p, w->s));
+}
+
 static void expect_spare(struct turn *u)
 {
     turn_expect(u, u->spare, 0, u->t->count, false);
@@ -466,6 +478,7 @@ const struct scatter_case reuse_cases[] = {
     READ("follower-reads", follower_reads, call_on_side),
     REUSE("other-buffer", .make = made_on_side, .call = send_scratch, .expect = expect_spare),
     REUSE("other-device", .make = changed_by_other, .call = no_more, .model = is_spare),
+    REUSE("allocated", .call = call_allocated),
     READ("seen-by-host", seen_by_host, call_on_third),
     READ("recorded-again", recorded_again, call_on_side),
     REUSE("broadcast", .make = reduced_elsewhere, .expect = expect_broadcast),
