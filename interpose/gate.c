@@ -7,7 +7,7 @@
 #include "interpose/resolve.h"
 #include "plugin/comm/stream.h"
 #include "plugin/pending/pending.h"
-#include "plugin/produce/product.h"
+#include "plugin/produce/produce.h"
 
 /* Arguments are counted in machine words; a location travels in one. */
 _Static_assert(sizeof(CUmemLocation) == sizeof(uint64_t), "index of the stream in cuMemPrefetchAsync_v2");
@@ -60,6 +60,26 @@ static CUdeviceptr end_of(CUmemorytype type, CUdeviceptr device)
         (end)[1] = copy ? end_of(copy->srcMemoryType, copy->srcDevice) : 0;                                            \
     } while (0)
 
+/* Of a blocking copy. */
+static void find_ends(const struct slr_gate_row *row, const struct slr_gate_frame *frame, CUdeviceptr end[2])
+{
+    const uint64_t first = argument(frame, 0);
+    switch (row->class) {
+    case SLR_GATE_COPY_2D:
+        ENDS(CUDA_MEMCPY2D, first, end);
+        break;
+    case SLR_GATE_COPY_3D:
+        ENDS(CUDA_MEMCPY3D, first, end);
+        break;
+    case SLR_GATE_COPY_3D_PEER:
+        ENDS(CUDA_MEMCPY3D_PEER, first, end);
+        break;
+    default:
+        end[0] = first;
+        end[1] = argument(frame, row->arg);
+    }
+}
+
 /* The classes as gate.def explains them. */
 static struct slr_observed decode(const struct slr_gate_row *row, const struct slr_gate_frame *frame)
 {
@@ -105,6 +125,11 @@ static struct slr_observed decode(const struct slr_gate_row *row, const struct s
         o.unseen = launch_records(config);
         stream = config->hStream;
         break;
+    case SLR_GATE_STREAM_COPY:
+        o.end[0] = first;
+        o.end[1] = argument(frame, 1);
+        o.bytes = argument(frame, 2);
+        /* fall through */
     case SLR_GATE_STREAM:
     case SLR_GATE_GRAPH:
         o.act = SLR_ACT_OPERATION;
@@ -115,20 +140,10 @@ static struct slr_observed decode(const struct slr_gate_row *row, const struct s
         stream = NULL;
         break;
     case SLR_GATE_COPY:
-        o.end[0] = first;
-        o.end[1] = arg;
-        o.act = SLR_ACT_HOST;
-        break;
     case SLR_GATE_COPY_2D:
-        ENDS(CUDA_MEMCPY2D, first, o.end);
-        o.act = SLR_ACT_HOST;
-        break;
     case SLR_GATE_COPY_3D:
-        ENDS(CUDA_MEMCPY3D, first, o.end);
-        o.act = SLR_ACT_HOST;
-        break;
     case SLR_GATE_COPY_3D_PEER:
-        ENDS(CUDA_MEMCPY3D_PEER, first, o.end);
+        find_ends(row, frame, o.end);
         o.act = SLR_ACT_HOST;
         break;
     case SLR_GATE_ALL:
@@ -191,6 +206,7 @@ void *slr_gate_slow(unsigned index, const struct slr_gate_frame *frame)
             done = slr_pending_observe(&o, &answer);
             if (o.act == SLR_ACT_OPERATION && o.why == SLR_R_JOIN_OTHER_OP) /* and not the host */
                 slr_front_operation(o.stream);
+            done = done || slr_produce_copy(&o, slr_pending_joins(), &answer);
             slr_guard--;
         } else if (changes_events(row, frame)) {
             slr_pending_events_unseen();

@@ -66,6 +66,7 @@ enum slr_gate_class {
     SLR_GATE_COPY_2D,
     SLR_GATE_COPY_3D,
     SLR_GATE_COPY_3D_PEER,
+    SLR_GATE_STREAM_COPY,
     SLR_GATE_NONE
 };
 

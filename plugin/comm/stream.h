@@ -83,6 +83,7 @@ struct slr_observed {
     unsigned flags;
     CUdeviceptr memory;
     CUdeviceptr end[2]; /* where device memory is copied to and from; 0: no such copy, or the host's memory */
+    size_t bytes;       /* of an operation that copies so many, and does nothing else; 0: another one */
     bool unseen;        /* events may be recorded by it that are not told here */
     enum slr_reason why;
     const char *who; /* for the log */

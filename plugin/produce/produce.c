@@ -26,7 +26,9 @@
 enum {
     LATEST = 32, /* GEMMs that a reduce-scatter is compared with */
     PAIRS = 256, /* that are known */
-    UNMADE = 64, /* reduce-scatters, the first ones, of what no GEMM has computed: then GEMMs are left alone */
+    /* Reduce-scatters, the first ones, of what no GEMM has computed: then GEMMs are left alone. Or of what none was
+     * copied to: then copies are. */
+    UNMADE = 64,
     SURE = 4,    /* a pair may be wrong so many times more often than right */
     VAIN = 8,    /* parts that were cut in vain before a GEMM is left alone; one of so many has to be sent */
     NARROW = 64, /* columns: blocks have multiples of these */
@@ -41,6 +43,7 @@ struct pair {
     int rank;
     const struct slr_collective *kind;
     size_t shard;
+    bool copied; /* what is sent is a copy of what the GEMM writes */
     int balance; /* right more often than wrong, within bounds */
     /* GEMMs in parts, and those whose parts were sent. A buffer may be used again for what a copy makes: the GEMM has
      * written there, but long before. */
@@ -53,6 +56,7 @@ struct seen {
     CUcontext ctx;
     uintptr_t c;
     size_t bytes;
+    bool copied; /* it has written elsewhere, and that was copied to c */
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -60,7 +64,7 @@ static struct pair pairs[PAIRS];
 static struct seen latest[LATEST];
 static unsigned seen_count;
 static enum { NOT_YET, WATCHING, GIVEN_UP } watch;
-static unsigned unmade; /* UNMADE or more: does not matter any more */
+static unsigned unmade, uncopied; /* UNMADE or more: does not matter any more */
 
 /* ---- what is known; under the lock ---- */
 
@@ -72,8 +76,9 @@ static struct pair *pair_of(uint64_t gemm, CUcontext ctx)
     return NULL;
 }
 
-static void add_pair(const struct slr_call *call, uint64_t gemm)
+static void add_pair(const struct slr_call *call, const struct seen *writer)
 {
+    const uint64_t gemm = writer->gemm;
     const struct slr_comm *c = call->comm;
     struct pair *pair = pair_of(gemm, c->shared.ctx);
     if (!pair)
@@ -88,6 +93,7 @@ static void add_pair(const struct slr_call *call, uint64_t gemm)
                               .rank = c->rank,
                               .kind = call->flow->kind,
                               .shard = call->shard};
+    pair->copied = writer->copied;
     if (pair->balance < SURE)
         pair->balance++;
 }
@@ -117,12 +123,17 @@ static const struct seen *writer_of(CUcontext ctx, uintptr_t c, size_t bytes)
 /* ---- learning ---- */
 
 /* Under the lock. */
-static void look_on(bool made)
+static void look_on(bool made, bool copied)
 {
     if (watch == NOT_YET) {
         watch = WATCHING;
         atomic_fetch_add(&slr_gemm_watch, SLR_GEMM_WATCH_PRODUCTS);
+        atomic_fetch_add(&slr_gate_word, 1); /* so copies are seen */
     }
+    if (copied)
+        uncopied = UNMADE;
+    if (uncopied < UNMADE && ++uncopied == UNMADE)
+        atomic_fetch_sub(&slr_gate_word, 1);
     if (made)
         unmade = UNMADE;
     if (unmade < UNMADE && ++unmade == UNMADE) {
@@ -140,13 +151,36 @@ void slr_produce_learn(struct slr_call *call)
                                     ? writer_of(c->shared.ctx, (uintptr_t)call->send, call->bytes)
                                     : NULL;
     if (writer) {
-        add_pair(call, writer->gemm);
+        add_pair(call, writer);
         const struct pair *pair = pair_of(writer->gemm, c->shared.ctx);
         if (pair && !in_vain(pair))
             call->made = writer->what;
     }
-    look_on(writer != NULL);
+    look_on(writer != NULL, writer && writer->copied);
     pthread_mutex_unlock(&lock);
+}
+
+static void note_copy(const struct slr_observed *o)
+{
+    const CUcontext ctx = slr_stream_context(o->stream);
+    pthread_mutex_lock(&lock);
+    const struct seen *writer = writer_of(ctx, o->end[1], o->bytes);
+    if (writer && !writer->copied) {
+        struct seen copy = *writer;
+        copy.c = o->end[0];
+        copy.copied = true;
+        latest[seen_count++ % LATEST] = copy;
+    }
+    pthread_mutex_unlock(&lock);
+}
+
+bool slr_produce_copy(const struct slr_observed *o, uint64_t joins, CUresult *answer)
+{
+    if (!o->bytes)
+        return false;
+    note_copy(o);
+    *answer = CUDA_SUCCESS;
+    return slr_product_copy(o, joins);
 }
 
 void slr_produce_right(const struct slr_product *p)
@@ -293,6 +327,7 @@ static void fill(struct slr_product *p, const struct slr_gemm *gemm, CUstream st
     p->ctx = p->comm->shared.ctx;
     p->stream = stream;
     p->c = (CUdeviceptr)(uintptr_t)gemm->c;
+    p->copied = false;
     p->bytes = shard * (size_t)p->comm->nranks;
     p->elem = slr_gemm_type_bytes(gemm->ctype);
     p->used = slr_gemm_ranges(gemm);
@@ -305,6 +340,8 @@ static bool produce(struct slr_comm *c, const struct slr_gemm *gemm, CUstream st
     const bool captured = slr_stream_may_capture(stream);
     const size_t most = slr_scatter_most(&c->lane->ring); /* 0: it is being connected */
     if (most && pair->shard > most)                       /* its parts would not be sent */
+        return false;
+    if (captured && pair->copied) /* captured.c looks for C itself */
         return false;
     const int64_t blocks = blocks_of(c, gemm, stream, pair, captured);
     if (!blocks || slr_shared_work_begin(&c->shared) != SLR_OK)

@@ -5,6 +5,10 @@
  *   learn    A reduce-scatter of a size and type that the ring could have looks for the GEMM that wrote
  *            what it sends among the latest ones, and so its *pair* is known: the GEMM's sizes, types
  *            and operations, and the shard of a communicator.
+ *            A whole copy of what a GEMM has written counts as written by it. Copies are seen by the gate, which
+ *            products open. So does this while calls are learnt from, also in trials in which GEMMs stay whole: from
+ *            the first call on, for good once something that was sent was such a copy, but not any more when that
+ *            was so of none of the first ones.
  *   expect   A GEMM of a known pair is computed in blocks (kernels/gemm.h), the peers' shards
  *            first and the own one last, beginning with the next rank's, with an event behind each; for an
  *            all-reduce a block of every shard in turn, so that the sums of one travel while the next ones are
@@ -34,6 +38,10 @@ enum slr_scatters { SLR_SCATTERS_OFF, SLR_SCATTERS_AUTO, SLR_SCATTERS_ALWAYS };
 /* For the GEMM hook, with no gather that it consumes, without locks: true: it has been computed, and
  * *result is what the application gets. `joins`: slr_pending_joins(). */
 bool slr_produce_gemm(struct slr_gemm *gemm, CUstream stream, CUcontext ctx, uint64_t joins, cublasStatus_t *result);
+
+/* For the gate, with the guard up, without locks: slr_product_copy() of an operation that copies; of others nothing.
+ * True: it has been made, and *answer is what the application gets. */
+bool slr_produce_copy(const struct slr_observed *o, uint64_t joins, CUresult *answer);
 
 /* A reduce-scatter that the ring could have has come. Sets call->made when one of the latest GEMMs has
  * computed what it sends, as far as is known: it has written there, and its parts have not been in vain. */

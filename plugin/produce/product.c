@@ -283,6 +283,9 @@ void slr_product_observe(const struct slr_observed *o)
         event_end(o->event);
         break;
     case SLR_ACT_OPERATION:
+        if (!o->bytes) /* slr_product_copy() */
+            slr_product_on_stream(o->stream);
+        break;
     case SLR_ACT_QUERY:
         slr_product_on_stream(o->stream);
         break;
@@ -297,6 +300,119 @@ void slr_product_observe(const struct slr_observed *o)
     case SLR_ACT_NONE:
         break;
     }
+}
+
+/* ---- copies ---- */
+
+/* Under the lock. In a way in which parts of the copy may be made early; may_copy() says the rest. */
+static bool is_copied(const struct slr_product *p, const struct slr_observed *o, CUcontext ctx)
+{
+    const bool whole = p->c == o->end[1] && p->bytes == o->bytes;
+    return p->live && whole && p->ctx == ctx && p->stream == o->stream && !p->allocated;
+}
+
+/* The communicator, held, of the product that is copied; NULL: none. */
+static struct slr_comm *owner_of_copied(const struct slr_observed *o, CUcontext ctx)
+{
+    struct slr_comm *c = NULL;
+    pthread_mutex_lock(&lock);
+    for (struct slr_product *p = list; p && !c; p = p->next)
+        if (is_copied(p, o, ctx))
+            slr_comm_hold(c = p->comm);
+    pthread_mutex_unlock(&lock);
+    return c;
+}
+
+static bool is_on_device(CUdeviceptr at, CUdevice device)
+{
+    int ordinal;
+    return slr_real.cuPointerGetAttribute &&
+           slr_real.cuPointerGetAttribute(&ordinal, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, at) == CUDA_SUCCESS &&
+           ordinal == device;
+}
+
+/* Nobody can notice that parts of the copy are made early. */
+static bool may_copy(const struct slr_product *p, const struct slr_observed *o, uint64_t joins)
+{
+    const uintptr_t to = (uintptr_t)o->end[0];
+    return !p->copied && p->joins == joins && !slr_reach_doubtful() &&
+           !slr_ranges_meet(&p->used, (struct slr_extent){to, to + o->bytes}) &&
+           is_on_device(o->end[0], p->comm->shared.device);
+}
+
+static enum slr_status open_copies(struct slr_product *p)
+{
+    int least = 0, greatest = 0;
+    if (p->copies)
+        return SLR_OK;
+    SLR_TRY(SLR_CU(cuCtxGetStreamPriorityRange, &least, &greatest));
+    return SLR_CU(cuStreamCreateWithPriority, &p->copies, CU_STREAM_NON_BLOCKING, greatest);
+}
+
+static enum slr_status copy_parts(struct slr_product *p, CUdeviceptr to)
+{
+    const size_t shard = p->bytes / (size_t)p->comm->nranks;
+    for (unsigned i = 0; i < p->parts; i++) {
+        const size_t at = (size_t)p->part[i].shard * shard + p->part[i].at;
+        SLR_TRY(SLR_CU(cuStreamWaitEvent, p->copies, p->event[i], 0));
+        SLR_TRY(SLR_CU(cuMemcpyAsync, to + at, p->c + at, p->part[i].bytes, p->copies));
+        SLR_TRY(SLR_CU(cuEventRecord, p->event[i], p->copies));
+    }
+    return SLR_OK;
+}
+
+/* What comes next on the product's stream, such as the whole copy where parts have failed, comes behind the copies. */
+static enum slr_status join_copies(const struct slr_product *p)
+{
+    SLR_TRY(SLR_CU(cuEventRecord, p->event[p->parts - 1], p->copies));
+    return SLR_CU(cuStreamWaitEvent, p->stream, p->event[p->parts - 1], 0);
+}
+
+static bool copy_all(struct slr_product *p, CUdeviceptr to)
+{
+    if (open_copies(p) != SLR_OK)
+        return false;
+    const bool copied = copy_parts(p, to) == SLR_OK;
+    return join_copies(p) == SLR_OK && copied;
+}
+
+/* Under the communicator's lock: no product of it begins or is taken. */
+static bool copy(struct slr_comm *c, const struct slr_observed *o, CUcontext ctx, uint64_t joins)
+{
+    struct slr_product *p = c->product;
+    pthread_mutex_lock(&lock);
+    bool copied = is_copied(p, o, ctx);
+    pthread_mutex_unlock(&lock);
+    if (!copied || !may_copy(p, o, joins) || slr_shared_work_begin(&c->shared) != SLR_OK)
+        return false;
+    copied = copy_all(p, o->end[0]);
+    slr_shared_work_end();
+    if (copied) {
+        pthread_mutex_lock(&lock);
+        p->c = o->end[0];
+        p->copied = true;
+        pthread_mutex_unlock(&lock);
+    }
+    return copied;
+}
+
+bool slr_product_copy(const struct slr_observed *o, uint64_t joins)
+{
+    bool done = false;
+    if (!slr_product_any())
+        return false;
+    const CUcontext ctx = context_of(o->stream);
+    struct slr_comm *c = owner_of_copied(o, ctx);
+    if (c)
+        slr_reach_look();
+    if (c && slr_lane_lock_soon(c->lane)) {
+        done = c->product && copy(c, o, ctx, joins);
+        slr_lane_unlock(c->lane);
+    }
+    slr_comm_put(c);
+    if (!done)
+        slr_product_on_stream(o->stream);
+    return done;
 }
 
 /* ---- the end ---- */
@@ -329,6 +445,8 @@ void slr_product_close(struct slr_comm *c, bool gone)
         destroy(&p->event[i]);
     if (!gone)
         destroy(&p->before);
+    if (p->copies && !gone)
+        slr_real.cuStreamDestroy(p->copies);
     free(p);
     c->product = NULL;
 }

@@ -21,6 +21,20 @@
  *                           parts are sent behind that
  *   memory is allocated     or given back in a stream's order: nothing is written. What is allocated may be there from
  *                           then on only, behind what another stream did with it: that is noted
+ *   it is copied            whole, once, by one asynchronous copy on its stream: the copy is the product then, and all
+ *                           that is said here of the output is so of the copy
+ *
+ * Frameworks reduce a clone. The copy is made in the product's parts on a stream of slipring's, each behind the part,
+ * with the part's event recorded anew behind it, and the product's stream waits for the last. So parts are sent out of
+ * the copy, as they complete. Not out of the GEMM's own output: that the program may write to as soon as the copy
+ * is over, as on the GEMM's stream while the call, on another one, still sends.
+ *
+ * Parts of the copy are written before the stream has come to it, so the copy is whole, and drops the product, where
+ * that could be noticed. What stood on the stream before the GEMM is over when a part is. Nothing has come between GEMM
+ * and copy, or else the product were not live. The GEMM must use nothing there, and no memory may have been allocated
+ * since. And a gather that the GEMM has overtaken could use it, for which the stream is made to wait now: `joins` tells
+ * that. Memory of other devices, with which a default stream has an order of its own, and of the host, for which the
+ * driver may wait, is left alone.
  *
  * The legacy default stream makes streams wait, too: all that are not non-blocking come behind what it
  * waits for, and it comes behind what they wait for. So waits and records there are waits of such streams,
@@ -75,6 +89,10 @@ void slr_product_on_all(void);
 
 /* What the gate has decoded, with the guard up. */
 void slr_product_observe(const struct slr_observed *o);
+
+/* Behind that, of an operation that copies, when the stream has been made to wait for what is pending there. `joins`:
+ * slr_pending_joins(), then. True: it has been made in parts. Else it drops products as any other. */
+bool slr_product_copy(const struct slr_observed *o, uint64_t joins);
 
 /* The communicator is not found any more, or only as an orphan: from here on it has no live product, so nobody holds
  * it for one. Who does already is waited for, as all its users are. */

@@ -17,7 +17,8 @@ struct slr_product {
     uint64_t key; /* produce.h */
     CUcontext ctx;
     CUstream stream; /* as slr_stream_name() calls it */
-    CUdeviceptr c;
+    CUdeviceptr c;   /* or the copy of it */
+    bool copied;
     size_t bytes, elem;
     struct slr_ranges used; /* by the GEMM */
     uint64_t joins;         /* before it: slr_pending_joins() */
@@ -25,7 +26,8 @@ struct slr_product {
     unsigned parts;
     struct slr_scatter_part part[SLR_PRODUCT_PARTS];
     CUevent event[SLR_PRODUCT_PARTS]; /* NULL: not made yet */
-    CUevent before; /* what stood on the stream that follows, in a capture before the GEMM; likewise */
+    CUevent before;  /* what stood on the stream that follows, in a capture before the GEMM; likewise */
+    CUstream copies; /* parts of it, to where the program copies it; NULL: not made yet */
     /* Measures the parts, for the timeline; NULL: nothing does. In a capture it is the product's. */
     struct slr_timing *timing;
     unsigned long long capture; /* in which it is expected; 0: it is not */

@@ -200,8 +200,8 @@ static bool peers_reach(const struct slr_call *call)
            slr_shared_any_in_one_process(&call->comm->shared);
 }
 
-/* The result is written into what the GEMM has made. Or what stood before the call and could use that memory is over
- * when a part is: it stood before the GEMM, too, and that does not use it. */
+/* The result is written into what the GEMM, or the copy of that, has made. Or what stood before the call and could use
+ * that memory is over when a part is: it stood before the GEMM, too, and neither that nor the copy uses it. */
 static bool writes_unused(const struct slr_call *call, const struct slr_product *p)
 {
     const uintptr_t recv = (uintptr_t)call->recv;
@@ -210,8 +210,8 @@ static bool writes_unused(const struct slr_call *call, const struct slr_product 
     return call->send == call->recv || (stood_before && !peers_reach(call) && !slr_ranges_meet(&p->used, written));
 }
 
-/* Of an all-reduce that nothing stands before but its GEMM, which is not over yet: so nobody knows that its output is
- * there, and nobody can use it but who comes behind the call. */
+/* Of an all-reduce that nothing stands before but its GEMM, or the copy behind that, which is not over yet: so nobody
+ * knows that what is sent is there, and nobody can use it but who comes behind the call. */
 static bool unseen(const struct slr_call *call, const struct slr_product *p)
 {
     return p && call->flow->kind->gets_all && !call->verify && writes_unused(call, p) && slr_real.cuEventQuery &&

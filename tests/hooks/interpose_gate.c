@@ -31,6 +31,7 @@ enum class {
     COPY_2D,
     COPY_3D,
     COPY_3D_PEER,
+    STREAM_COPY,
     NONE
 };
 enum why { OP = SLR_R_JOIN_OTHER_OP, HOST = SLR_R_JOIN_HOST_SYNC };
@@ -151,7 +152,8 @@ static enum slr_act act_of(enum class class)
                                                 [CAPTURE_INFO] = SLR_ACT_NEXT, [LEGACY] = SLR_ACT_OPERATION,
                                                 [ALL] = SLR_ACT_HOST,          [COPY] = SLR_ACT_HOST,
                                                 [COPY_2D] = SLR_ACT_HOST,      [COPY_3D] = SLR_ACT_HOST,
-                                                [COPY_3D_PEER] = SLR_ACT_HOST, [NONE] = SLR_ACT_NONE};
+                                                [COPY_3D_PEER] = SLR_ACT_HOST, [STREAM_COPY] = SLR_ACT_OPERATION,
+                                                [NONE] = SLR_ACT_NONE};
     return acts[class];
 }
 
@@ -178,6 +180,9 @@ static void check_join(const struct row *row, int calls_before)
     check_backtrace(row, j);
     if (row->class == COPY)
         CHECK_FOR(row->name, o->end[0] == value(row, 0) && o->end[1] == value(row, row->arg));
+    CHECK_FOR(row->name, o->bytes == (row->class == STREAM_COPY ? value(row, 2) : 0));
+    if (row->class == STREAM_COPY)
+        CHECK_FOR(row->name, o->end[0] == value(row, 0) && o->end[1] == value(row, 1));
     if (records(row->class) || row->class == WAIT)
         check_event(row, o);
     if (o->act != SLR_ACT_HOST)

@@ -49,6 +49,7 @@ FILENAME ~ /harmless$/ { if ($1 in class) bad("in both tables: " $1); harmless[$
     if (takes && (c ~ /^LAUNCH/) != (p[stream + 1] ~ /CUlaunchConfig/)) bad($1 ": class " c)
     if (c ~ /^RECORD/ && (event != 0 || stream != 1 || n != 2 + (c ~ /FLAGS/))) bad($1 ": class " c ", event " event)
     if (c ~ /^WAIT/ && (event != 1 || stream != 0 || n != 3)) bad($1 ": class " c ", event " event)
+    if (c == "STREAM_COPY" && (stream != 3 || p[1] !~ /dst/ || p[2] !~ /src/ || p[3] !~ /ize_t|int/)) bad($1 ": class " c)
     if (c == "EVENT_END" && (event != 0 || arg[$1] != 0)) bad($1 ": class " c ", event " event)
     if (takes && event >= 0 && c !~ /^(RECORD|WAIT)/) bad($1 ": class " c ", event " event)
 }

@@ -11,8 +11,9 @@
 #include <string.h>
 
 static const struct scatter_case *const lists[] = {
-    form_cases,  plain_cases, between_cases, instead_cases,     look_cases, group_cases,   unlike_cases, loop_cases,
-    reuse_cases, tried_cases, graph_cases,   graph_wrong_cases, meet_cases, changed_cases, end_cases,    kept_cases};
+    form_cases,   plain_cases,   between_cases, instead_cases, look_cases,  group_cases,
+    unlike_cases, loop_cases,    reuse_cases,   tried_cases,   graph_cases, graph_wrong_cases,
+    meet_cases,   changed_cases, end_cases,     kept_cases,    copy_cases};
 static const struct scatter_case *chosen;
 enum { SHARD_FIRST = 1024 };
 static struct rank me;

@@ -116,7 +116,7 @@ struct scatter_case {
 /* Each ends with a row without a name. */
 extern const struct scatter_case form_cases[], plain_cases[], between_cases[], instead_cases[], look_cases[],
     group_cases[], unlike_cases[], loop_cases[], reuse_cases[], tried_cases[], graph_cases[], graph_wrong_cases[],
-    meet_cases[], end_cases[], changed_cases[], kept_cases[];
+    meet_cases[], end_cases[], changed_cases[], kept_cases[], copy_cases[];
 
 /* ---- scatter_forms.c ---- */
 
