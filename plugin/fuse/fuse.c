@@ -364,6 +364,7 @@ cublasStatus_t slr_gemm_call(struct slr_gemm *gemm)
     struct consumer x = {.gemm = gemm, .stream = slr_stream_name(stream_of(gemm), false)};
     slr_real.cuCtxGetCurrent(&x.ctx);
     slr_front_operation(x.stream);
+    slr_solo_note(x.stream);
     const unsigned entry = slr_in_call_enter(x.ctx, NULL); /* before the lock: whoever has it may hang in cuBLAS */
     const unsigned watch = atomic_load_explicit(&slr_gemm_watch, memory_order_relaxed);
     struct slr_lane *lane = slr_pending_find(could_consume, &x);

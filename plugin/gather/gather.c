@@ -56,6 +56,7 @@ ncclResult_t slr_gather_entry(struct slr_comm *c, CUstream stream)
     if (slr_comm_answer(c) != ncclSuccess)
         return slr_comm_answer(c);
     slr_product_operation(c->shared.ctx);
+    slr_solo_note(slr_stream_name(stream, false));
     /* What this call sends may be what an earlier one on the stream is still gathering. */
     slr_pending_join_stream(stream, SLR_R_JOIN_NEXT_GATHER, "ncclAllGather");
     return outcome(c, enter_in_order(c->lane, stream), "the ring could not be ordered after the application's stream");

@@ -28,6 +28,7 @@ void slr_nccl_begin(ncclComm_t comm, cudaStream_t stream)
 {
     struct slr_comm *c = slr_comm_find(comm);
     slr_product_on_stream((CUstream)stream);
+    slr_solo_note(named(stream));
     /* NCCL enqueues nothing before the group's end, which orders the streams that are noted here.
      */
     if (slr_in_group()) {

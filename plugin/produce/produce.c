@@ -26,8 +26,8 @@
 enum {
     LATEST = 32, /* GEMMs that a reduce-scatter is compared with */
     PAIRS = 256, /* that are known */
-    /* Reduce-scatters, the first ones, of what no GEMM has computed: then GEMMs are left alone. Or of what none was
-     * copied to: then copies are. */
+    /* Reduce-scatters, the first ones, of what no GEMM has computed: then GEMMs are left alone. And for so many copies
+     * are looked for. */
     UNMADE = 64,
     SURE = 4,    /* a pair may be wrong so many times more often than right */
     VAIN = 8,    /* parts that were cut in vain before a GEMM is left alone; one of so many has to be sent */
@@ -64,7 +64,8 @@ static struct pair pairs[PAIRS];
 static struct seen latest[LATEST];
 static unsigned seen_count;
 static enum { NOT_YET, WATCHING, GIVEN_UP } watch;
-static unsigned unmade, uncopied; /* UNMADE or more: does not matter any more */
+static unsigned unmade; /* UNMADE or more: does not matter any more */
+static unsigned looked; /* calls for whose copies the gate is kept open */
 
 /* ---- what is known; under the lock ---- */
 
@@ -123,16 +124,15 @@ static const struct seen *writer_of(CUcontext ctx, uintptr_t c, size_t bytes)
 /* ---- learning ---- */
 
 /* Under the lock. */
-static void look_on(bool made, bool copied)
+static void look_on(bool made)
 {
     if (watch == NOT_YET) {
         watch = WATCHING;
         atomic_fetch_add(&slr_gemm_watch, SLR_GEMM_WATCH_PRODUCTS);
-        atomic_fetch_add(&slr_gate_word, 1); /* so copies are seen */
+        atomic_fetch_add(&slr_gate_word,
+                         1); /* so copies are seen; where they are made in parts, solo.c's keeps it so */
     }
-    if (copied)
-        uncopied = UNMADE;
-    if (uncopied < UNMADE && ++uncopied == UNMADE)
+    if (looked < UNMADE && ++looked == UNMADE)
         atomic_fetch_sub(&slr_gate_word, 1);
     if (made)
         unmade = UNMADE;
@@ -156,7 +156,7 @@ void slr_produce_learn(struct slr_call *call)
         if (pair && !in_vain(pair))
             call->made = writer->what;
     }
-    look_on(writer != NULL, writer && writer->copied);
+    look_on(writer != NULL);
     pthread_mutex_unlock(&lock);
 }
 

@@ -270,6 +270,10 @@ static void stream_waits(const struct slr_observed *o)
 
 void slr_product_observe(const struct slr_observed *o)
 {
+    if (o->act == SLR_ACT_HOST) /* by the legacy default stream, if it is an operation */
+        slr_solo_note(NULL);
+    else if (o->act != SLR_ACT_NONE && o->act != SLR_ACT_NEXT && o->act != SLR_ACT_EVENT_END && o->act != SLR_ACT_QUERY)
+        slr_solo_note(o->stream);
     if (!slr_product_any())
         return;
     switch (o->act) {
@@ -335,7 +339,7 @@ static bool is_on_device(CUdeviceptr at, CUdevice device)
 static bool may_copy(const struct slr_product *p, const struct slr_observed *o, uint64_t joins)
 {
     const uintptr_t to = (uintptr_t)o->end[0];
-    return !p->copied && p->joins == joins && !slr_reach_doubtful() &&
+    return !p->copied && p->joins == joins && slr_solo(p->stream) && !slr_reach_doubtful() &&
            !slr_ranges_meet(&p->used, (struct slr_extent){to, to + o->bytes}) &&
            is_on_device(o->end[0], p->comm->shared.device);
 }

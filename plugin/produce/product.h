@@ -44,7 +44,8 @@
  * behind that by such a wait, or the host has seen it, and nothing is read before the call is made.
  *
  * What other threads do while the parts are enqueued has no order with the GEMM: if it changes the output, what is
- * sent is uncertain without slipring, too.
+ * sent is uncertain without slipring, too. But it may use what is written early, a copy or a result elsewhere than in
+ * the output: that is done on streams of one thread only (solo.c).
  *
  * Events that other processes may record are not remembered. Events that may have been recorded unseen (graphs,
  * launches with events among their attributes) are recorded by operations, which drop it anyway.
@@ -93,6 +94,12 @@ void slr_product_observe(const struct slr_observed *o);
 /* Behind that, of an operation that copies, when the stream has been made to wait for what is pending there. `joins`:
  * slr_pending_joins(), then. True: it has been made in parts. Else it drops products as any other. */
 bool slr_product_copy(const struct slr_observed *o, uint64_t joins);
+
+/* Whether anything may be written early on the stream, a name of slr_stream_name()'s, but into what the GEMM has made:
+ * from the first such question on it is watched who works there (solo.c). And: the calling thread is about to put
+ * something on the stream. */
+bool slr_solo(CUstream stream);
+void slr_solo_note(CUstream stream);
 
 /* The communicator is not found any more, or only as an orphan: from here on it has no live product, so nobody holds
  * it for one. Who does already is waited for, as all its users are. */

@@ -201,13 +201,15 @@ static bool peers_reach(const struct slr_call *call)
 }
 
 /* The result is written into what the GEMM, or the copy of that, has made. Or what stood before the call and could use
- * that memory is over when a part is: it stood before the GEMM, too, and neither that nor the copy uses it. */
+ * that memory is over when a part is: it stood before the GEMM, too, as no other thread has put anything behind that,
+ * and neither the GEMM nor the copy uses it. */
 static bool writes_unused(const struct slr_call *call, const struct slr_product *p)
 {
     const uintptr_t recv = (uintptr_t)call->recv;
     const struct slr_extent written = {recv, recv + call->bytes};
     const bool stood_before = p->joins == slr_pending_joins() && !p->allocated;
-    return call->send == call->recv || (stood_before && !peers_reach(call) && !slr_ranges_meet(&p->used, written));
+    const bool unused = stood_before && !peers_reach(call) && !slr_ranges_meet(&p->used, written);
+    return call->send == call->recv || (unused && slr_solo(p->stream) && slr_solo(slr_stream_name(call->stream, false)));
 }
 
 /* Of an all-reduce that nothing stands before but its GEMM, or the copy behind that, which is not over yet: so nobody
@@ -287,6 +289,7 @@ ncclResult_t slr_scatter_ring(const struct slr_call *call, bool entered)
 {
     struct slr_comm *c = call->comm;
     CUevent before = NULL;
+    slr_solo_note(slr_stream_name(call->stream, false));
     if (entered)
         return enqueue_plain(call);
     if (slr_comm_answer(c) != ncclSuccess)

@@ -294,6 +294,37 @@ static void clone_allocated(struct turn *u)
     CUDA(cudaFreeAsync(copy, t->w->s));
 }
 
+/* ---- another thread, on the GEMM's stream ---- */
+
+/* It reads what the copy is made to while the parts are enqueued. */
+static void *reads_meanwhile(void *one)
+{
+    struct turn *u = one;
+    CUDA(cudaSetDevice(rank_device(u->t->w->rank)));
+    sleep_ms((unsigned)(hash64(u->seed, 1) % 24));
+    copy_all(u, u->t->scratch, u->t->spare, u->t->w->s);
+    return NULL;
+}
+
+static void clone_meanwhile(struct turn *u)
+{
+    struct site *t = u->t;
+    pthread_t thread;
+    CHECK(pthread_create(&thread, NULL, reads_meanwhile, u) == 0, "no thread");
+    site_gemm(t, t->w->s);
+    pthread_join(thread, NULL);
+    copy_all(u, t->spare, t->c, t->w->s);
+}
+
+static void expect_meanwhile(struct turn *u)
+{
+    const struct site *t = u->t;
+    turn_expect(u, u->c, 0, t->count, false);
+    u->want_scratch = malloc(t->all * t->elem);
+    for (size_t i = 0; i < t->all; i++)
+        elem_put(t->shape.type, u->want_scratch, i, u->spare[t->w->rank][i]);
+}
+
 /* ---- to where the GEMM still reads ---- */
 
 static void clone_into(struct turn *u, void *to)
@@ -407,6 +438,7 @@ const struct scatter_case copy_cases[] = {
     COPY("on-third", .between = clone_on_third, .call = send_spare, .expect = expect_clone),
     COPY("gathered", .make = clone_over_gathered, .call = send_clone, .expect = expect_clone, .each = true),
     COPY("allocated", .call = clone_allocated),
+    COPY("meanwhile", .make = clone_meanwhile, .call = send_spare, .expect = expect_meanwhile),
     COPY("into-a", .call = clone_into_a),
     COPY("into-b", .call = clone_into_b, .type = FP32),
     {.name = "copy-later",

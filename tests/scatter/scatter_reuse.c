@@ -486,6 +486,8 @@ const struct scatter_case reuse_cases[] = {
     GATHERED("gathered-told", gathered_told, call_on_side),
     GATHERED("gathered-on-side", gathered_on_side, call_on_side),
     GATHERED("gathered-on-side-joined", gathered_on_side_joined, call_on_side),
+    REUSE("gathered-on-side-joined-always", .make = gathered_on_side_joined, .call = call_on_side,
+          .expect = expect_gathered, .each = true),
     REUSE("gathered-sent", .make = gathered, .call = send_gathered, .expect = expect_gathered_sum),
     REUSE("gathered-into", .between = gathered_into, .model = is_gathered_turned),
     REUSE("small-into", .make = small_into, .model = is_small_gathered, .expect = expect_gathered),
