@@ -51,8 +51,8 @@ timed_step() {
 
 elapsed() { awk -v a="$1" -v b="$(date +%s.%N)" 'BEGIN { print b - a }'; }
 
-in_time() {
-    [ $SECONDS -lt "$limit" ] && return 0
+in_time() { # a table is made of what there is
+    [ $SECONDS -lt "$limit" ] || [ "$1" = table ] && return 0
     printf 'FAIL     0.0 s  %s: not started, the limit of %s s was reached\n' "$1" "$limit" >"$logs/$1.result"
     cat "$logs/$1.result"
     return 1
