@@ -47,8 +47,9 @@
  * more.
  *
  * Pieces only count: a shard has as many on all ranks, whatever parts it is computed and sent in, so
- * a sender whose GEMM was cut and one whose GEMM was not, or that had none, serve each other. Where
- * the bounds of parts are not those of pieces, a receiver waits for a little more.
+ * a sender whose GEMM was cut and one whose GEMM was not, or that had none, serve each other. Where a part
+ * does not end with a piece, it is said with the part behind it, and its receiver waits for that one. Equal parts, as
+ * many as divide PIECES, do end with pieces.
  *
  * Why it can not deadlock: it adds to the argument for gathers (docs/protocol.md, 3) the sequence
  *
@@ -73,17 +74,40 @@
 #include "kernels/ring_impl.h"
 
 #define PIECES 240u /* divides evenly by all small numbers */
+#define GRAIN 16u   /* bytes: a multiple of every element */
 /* Of the sums. They are short, and limited by memory: few blocks, beside a GEMM, made the whole longer
  * (docs/measurements.md). */
 #define BLOCKS 264u
 #define AREA_ALIGN 256u /* bytes; as cuMemAlloc's */
 
+static size_t grains(size_t bytes)
+{
+    return (bytes + GRAIN - 1) / GRAIN;
+}
+
 struct slr_plan slr_scatter_plan(size_t shard)
 {
     struct slr_plan p = {.shard = shard, .group = 1};
-    p.piece = (shard + PIECES - 1) / PIECES;
-    p.pieces = p.chunks = (uint32_t)((shard + p.piece - 1) / p.piece);
+    p.pieces = p.chunks = grains(shard) < PIECES ? (uint32_t)grains(shard) : PIECES;
     return p;
+}
+
+size_t slr_scatter_bound(const struct slr_plan *plan, uint32_t pieces)
+{
+    const size_t bytes = grains(plan->shard) * pieces / plan->pieces * GRAIN;
+    return bytes < plan->shard ? bytes : plan->shard;
+}
+
+uint32_t slr_scatter_whole(const struct slr_plan *plan, size_t bytes)
+{
+    return bytes == plan->shard ? plan->pieces
+                                : (uint32_t)(((bytes / GRAIN + 1) * plan->pieces - 1) / grains(plan->shard));
+}
+
+uint32_t slr_scatter_touched(const struct slr_plan *plan, size_t bytes)
+{
+    const size_t all = grains(plan->shard);
+    return (uint32_t)((grains(bytes) * plan->pieces + all - 1) / all);
 }
 
 static size_t area_bytes(size_t shard)
@@ -106,12 +130,12 @@ static CUdeviceptr area(CUdeviceptr slots, int receiver, int writer, size_t shar
 static uint32_t pieces_whole(const struct slr_scatter *s, const struct slr_scatter_part *part)
 {
     const size_t end = part->at + part->bytes;
-    return end == s->length[part->shard] ? s->plan.pieces : (uint32_t)(end / s->plan.piece);
+    return end == s->length[part->shard] ? s->plan.pieces : slr_scatter_whole(&s->plan, end);
 }
 
 static uint32_t pieces_touched(const struct slr_scatter *s, const struct slr_scatter_part *part)
 {
-    return (uint32_t)((part->at + part->bytes + s->plan.piece - 1) / s->plan.piece);
+    return slr_scatter_touched(&s->plan, part->at + part->bytes);
 }
 
 static int peer_at(const struct slr_ring *ring, int step)

@@ -114,7 +114,7 @@ struct slr_control {
 /* ---- what names all of this, and the messages of plugin/bootstrap ---- */
 
 /* Raised by hand when a word or a message comes to mean something else in the same place. */
-#define SLR_CONTROL_MEANING 2
+#define SLR_CONTROL_MEANING 3
 
 /* Of the rows of the settings, whose values a post has in their order. */
 #define SLR_ADD_SETTING(id, name, kind, def, min, max, choices, scope, ...)                                            \

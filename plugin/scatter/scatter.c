@@ -110,23 +110,25 @@ static void lengths(const struct slr_call *call, size_t at, size_t most, size_t 
     }
 }
 
-/* Without a product: all is there at the entry, and goes in parts so that copies and sums overlap. */
-static unsigned plain_parts(const struct slr_call *call, const size_t length[SLR_MAX_RANKS],
-                            struct slr_scatter_part *part)
+/* Without a product: all is there at the entry, and goes in parts so that copies and sums overlap. They end with
+ * pieces (kernels/ring_scatter.c). */
+static unsigned plain_parts(const struct slr_call *call, const struct slr_plan *plan,
+                            const size_t length[SLR_MAX_RANKS], struct slr_scatter_part *part)
 {
     const struct slr_comm *c = call->comm;
-    const size_t bytes = length[0]; /* than which none is longer */
-    const size_t elem = slr_type_bytes(call->type);
-    size_t step = (bytes / elem + SLR_PLAIN_PARTS - 1) / SLR_PLAIN_PARTS * elem;
+    const size_t most = plan->shard / LEAST_PART;
+    const uint32_t each = most < 1 ? 1 : most < SLR_PLAIN_PARTS ? (uint32_t)most : SLR_PLAIN_PARTS;
     unsigned n = 0;
-    step = step < LEAST_PART ? LEAST_PART : step;
-    for (size_t at = 0; at < bytes; at += step)
+    for (uint32_t q = 0; q < each; q++) {
+        const size_t at = slr_scatter_bound(plan, plan->pieces * q / each),
+                     to = slr_scatter_bound(plan, plan->pieces * (q + 1) / each);
         for (int i = 1; i <= c->nranks; i++) {
             const int shard = (c->rank + i) % c->nranks;
-            const size_t left = at < length[shard] ? length[shard] - at : 0;
-            if (left)
-                part[n++] = (struct slr_scatter_part){.shard = shard, .at = at, .bytes = step < left ? step : left};
+            const size_t end = to < length[shard] ? to : length[shard];
+            if (at < end)
+                part[n++] = (struct slr_scatter_part){.shard = shard, .at = at, .bytes = end - at};
         }
+    }
     return n;
 }
 
@@ -151,7 +153,7 @@ static enum slr_status by_pieces(const struct slr_call *call, struct slr_scatter
         s.plan = slr_scatter_plan(bytes);
         lengths(call, at, bytes, s.length);
         s.part = part;
-        s.parts = plain_parts(call, s.length, part);
+        s.parts = plain_parts(call, &s.plan, s.length, part);
         s.earlier = (int)all->parts / call->comm->nranks;
         SLR_TRY(slr_ring_scatter(&call->comm->lane->ring, &s));
         all->parts += s.parts;
@@ -183,7 +185,7 @@ void slr_scatter_describe(const struct slr_call *call, const struct slr_product 
                               .reduce = slr_sums_of(c),
                               .part = p ? p->part : plain};
     lengths(call, 0, call->shard, s->length);
-    s->parts = p ? p->parts : plain_parts(call, s->length, plain);
+    s->parts = p ? p->parts : plain_parts(call, &s->plan, s->length, plain);
     if (call->flow->kind->gets_all) {
         s->all = s->recv;
         s->recv += (size_t)c->rank * call->shard;
@@ -209,7 +211,8 @@ static bool writes_unused(const struct slr_call *call, const struct slr_product 
     const struct slr_extent written = {recv, recv + call->bytes};
     const bool stood_before = p->joins == slr_pending_joins() && !p->allocated;
     const bool unused = stood_before && !peers_reach(call) && !slr_ranges_meet(&p->used, written);
-    return call->send == call->recv || (unused && slr_solo(p->stream) && slr_solo(slr_stream_name(call->stream, false)));
+    return call->send == call->recv ||
+           (unused && slr_solo(p->stream) && slr_solo(slr_stream_name(call->stream, false)));
 }
 
 /* Of an all-reduce that nothing stands before but its GEMM, or the copy behind that, which is not over yet: so nobody

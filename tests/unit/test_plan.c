@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <criterion/criterion.h>
 #include "kernels/ring.h"
+#include "kernels/scatter.h"
 
 /* The pieces and the chunks cover the shard exactly, in order, and fit a slot. */
 static void check(size_t shard, int nranks, size_t slot, uint32_t wanted)
@@ -47,4 +48,44 @@ Test(plan, choice)
     cr_expect_eq(slr_plan_make(4u << 20, 2, 64u << 20, 0).pieces, 1, "small shards are not");
     cr_expect_eq(slr_plan_make(128u << 20, 8, 64u << 20, 0).pieces, 2, "a shard larger than a slot is");
     cr_expect_eq(slr_plan_make(64u << 20, 8, 64u << 20, 5).pieces, 5);
+}
+
+/* A shard of a reduce-scatter: its pieces cover it, and bytes are counted in them as they lie. */
+static void check_scatter(size_t shard)
+{
+    const struct slr_plan p = slr_scatter_plan(shard);
+    cr_assert_eq(slr_scatter_bound(&p, 0), 0);
+    cr_assert_eq(slr_scatter_bound(&p, p.pieces), shard);
+    for (uint32_t k = 1; k <= p.pieces; k++) {
+        const size_t begin = slr_scatter_bound(&p, k - 1), end = slr_scatter_bound(&p, k);
+        cr_assert_lt(begin, end);
+        cr_assert(end % 16 == 0 || end == shard, "between elements");
+        cr_assert_eq(slr_scatter_whole(&p, end), k);
+        cr_assert_eq(slr_scatter_touched(&p, end), k);
+        cr_assert_eq(slr_scatter_whole(&p, end - 1), k - 1);
+        cr_assert_eq(slr_scatter_touched(&p, begin + 1), k);
+    }
+}
+
+Test(plan, scatter)
+{
+    static const size_t shards[] = {
+        1, 3, 16, 17, 3839, 3840, 3841, 1000003, 64u << 20, 65536 * 7, ((size_t)5 << 30) + 1, (size_t)1 << 40};
+    for (size_t s = 0; s < sizeof shards / sizeof *shards; s++)
+        check_scatter(shards[s]);
+    for (size_t shard = 1; shard < 20000; shard += 7)
+        check_scatter(shard);
+}
+
+/* What a peer has computed in equal parts is said as each is there, and not with the part behind it. */
+Test(plan, equal_parts_end_with_pieces)
+{
+    static const size_t shards[] = {64u << 20, 32u << 20, 1000u << 10, 48u << 20, (size_t)3 << 30};
+    for (size_t s = 0; s < sizeof shards / sizeof *shards; s++)
+        for (size_t parts = 1; parts <= 16; parts *= 2) {
+            const struct slr_plan p = slr_scatter_plan(shards[s]);
+            for (size_t i = 1; i <= parts; i++)
+                cr_expect_eq(slr_scatter_whole(&p, shards[s] / parts * i),
+                             slr_scatter_touched(&p, shards[s] / parts * i));
+        }
 }
