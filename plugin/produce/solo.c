@@ -16,8 +16,12 @@
  * forgotten. */
 #include <pthread.h>
 #include "base/real.h"
+#include "cache/handles.h"
+#include "plugin/comm/call.h"
+#include "plugin/comm/comm.h"
 #include "plugin/comm/stream.h"
 #include "plugin/produce/product.h"
+#include "plugin/produce/product_parts.h"
 
 enum { STREAMS = 8, EARLIER = 2, UNASKED = 1 << 16 };
 
@@ -97,4 +101,21 @@ bool slr_solo(CUstream stream)
     const bool is = s && s->thread && ++s->calls > EARLIER;
     pthread_mutex_unlock(&lock);
     return is;
+}
+
+/* A peer's GEMM could use the result's memory, and sends some parts before others are computed. */
+static bool peers_reach(const struct slr_call *call)
+{
+    return slr_memory_given((CUdeviceptr)(uintptr_t)call->recv, call->bytes) ||
+           slr_shared_any_in_one_process(&call->comm->shared);
+}
+
+bool slr_product_unused(const struct slr_product *p, const struct slr_call *call, uint64_t joins)
+{
+    const uintptr_t recv = (uintptr_t)call->recv;
+    const struct slr_extent written = {recv, recv + call->bytes};
+    const bool stood_before = p->joins == joins && !p->allocated;
+    const bool unused = stood_before && !peers_reach(call) && !slr_ranges_meet(&p->used, written);
+    return call->send == call->recv ||
+           (unused && slr_solo(p->stream) && slr_solo(slr_stream_name(call->stream, false)));
 }

@@ -5,7 +5,6 @@
 #include "base/real.h"
 #include "base/settings.h"
 #include "base/status.h"
-#include "cache/handles.h"
 #include "kernels/timing.h"
 #include "plugin/comm/call.h"
 #include "plugin/comm/lane.h"
@@ -195,32 +194,12 @@ void slr_scatter_describe(const struct slr_call *call, const struct slr_product 
         s->arrives[r] = ring->twin && slr_shared_same_process(&c->shared, r) ? ring->twin : ring->slots[c->rank];
 }
 
-/* A peer's GEMM could use the result's memory, and sends some parts before others are computed. */
-static bool peers_reach(const struct slr_call *call)
-{
-    return slr_memory_given((CUdeviceptr)(uintptr_t)call->recv, call->bytes) ||
-           slr_shared_any_in_one_process(&call->comm->shared);
-}
-
-/* The result is written into what the GEMM, or the copy of that, has made. Or what stood before the call and could use
- * that memory is over when a part is: it stood before the GEMM, too, as no other thread has put anything behind that,
- * and neither the GEMM nor the copy uses it. */
-static bool writes_unused(const struct slr_call *call, const struct slr_product *p)
-{
-    const uintptr_t recv = (uintptr_t)call->recv;
-    const struct slr_extent written = {recv, recv + call->bytes};
-    const bool stood_before = p->joins == slr_pending_joins() && !p->allocated;
-    const bool unused = stood_before && !peers_reach(call) && !slr_ranges_meet(&p->used, written);
-    return call->send == call->recv ||
-           (unused && slr_solo(p->stream) && slr_solo(slr_stream_name(call->stream, false)));
-}
-
 /* Of an all-reduce that nothing stands before but its GEMM, or the copy behind that, which is not over yet: so nobody
  * knows that what is sent is there, and nobody can use it but who comes behind the call. */
 static bool unseen(const struct slr_call *call, const struct slr_product *p)
 {
-    return p && call->flow->kind->gets_all && !call->verify && writes_unused(call, p) && slr_real.cuEventQuery &&
-           slr_real.cuEventQuery(p->part[p->parts - 1].done) == CUDA_ERROR_NOT_READY;
+    return p && call->flow->kind->gets_all && !call->verify && slr_product_unused(p, call, slr_pending_joins()) &&
+           slr_real.cuEventQuery && slr_real.cuEventQuery(p->part[p->parts - 1].done) == CUDA_ERROR_NOT_READY;
 }
 
 static enum slr_status run(const struct slr_call *call, const struct slr_product *p, CUevent before)

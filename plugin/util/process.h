@@ -34,7 +34,7 @@ static inline const void *slr_first_instance(struct slr_first *first, const char
     return first->found;
 }
 
-/* Regions of a thread in which the program asked for less: slipring.h, whose functions begin and end them. */
+/* Regions of a thread in which the program asked for less: slipring.h, whose functions are process.c's. */
 
 /* Whether this thread's all-gathers go to NCCL now. */
 bool slr_region_gathers(void);

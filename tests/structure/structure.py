@@ -135,7 +135,7 @@ USES = {
     'cache': 'base',
     'kernels': 'base',
     'plugin/abi': '',
-    'plugin': 'base',
+    'plugin': '',
     'plugin/util': 'base plugin',
     'plugin/callers': 'base abi',
     'plugin/comm': 'base cache kernels util',
@@ -155,7 +155,7 @@ USES = {
     'plugin/gather': 'base cache kernels comm memory trials produce pending passed transfer',
     'plugin/fuse': 'base kernels util comm trials produce pending passed',
     'plugin/record': 'base cache kernels comm memory connect timeline trials graphs pending passed transfer gather',
-    'plugin/scatter': 'base cache kernels abi comm connect timeline trials produce graphs pending gather record',
+    'plugin/scatter': 'base kernels abi comm connect timeline trials produce graphs pending gather record',
     'plugin/lifecycle': 'base cache kernels util callers comm bootstrap memory connect places timeline tuner profiler trials '
                         'produce graphs pending passed transfer record',
     'plugin/calls': 'base cache abi util callers comm memory connect timeline tuner trials graphs pending passed gather '
