@@ -139,6 +139,7 @@ all_programs() {
     for form in functional c10d compiled captured replayed coalesced; do add $form functional.py --form $form; done
     add fsdp2 fsdp2.py
     add transformers transformers_tp.py
+    add transformers-prefill transformers_tp.py --form prefill
     add deepspeed zero3.py
     add jax jax_tp.py
 }
