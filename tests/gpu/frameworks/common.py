@@ -37,6 +37,8 @@ def parser(text, sizes, one_gpu, cpu):
     p.add_argument("--steps", type=int, default=120)
     p.add_argument("--settle", type=int, default=50, help="steps before anything is judged")
     p.add_argument("--block", type=int, default=10, help="steps behind those between two synchronisations")
+    p.add_argument("--cool", type=float, default=0, metavar="S", help="rest before each of these blocks: at the limit of its power a "
+                   "device that waits less has a slower clock")
     p.add_argument("--seed", type=int, default=1)
     p.add_argument("--json", metavar="PREFIX", help="the results, in PREFIX.rankN.json")
     p.add_argument("--trace", type=int, default=0, metavar="N", help="N more steps under PyTorch's profiler")
@@ -178,6 +180,9 @@ def drive(o, step, synchronize, floats, **about):
             if done in (o.settle, o.steps):
                 name = "settle" if done == o.settle else "end"
                 marks[name], counted[name] = mark(), counters.read()
+                now = time.perf_counter()
+            if o.cool:
+                time.sleep(o.cool)
                 now = time.perf_counter()
             begin, since = now, done
     whole = [ms for ms, steps in blocks if steps == o.block] or [ms for ms, _ in blocks]
