@@ -44,7 +44,7 @@
  * to it. So what stands before it on one rank may still use a peer's `recv`, and what comes behind it may look at
  * what stood before it on a peer. Only slots are written before, where a GEMM's parts are there early. A call
  * without such parts begins at its entry, says `open` once, and pushes behind that. Each shard has two pieces or
- * more.
+ * more: what `open` says of the slots, and of the meeting, are two numbers.
  *
  * Pieces only count: a shard has as many on all ranks, whatever parts it is computed and sent in, so
  * a sender whose GEMM was cut and one whose GEMM was not, or that had none, serve each other. Where a part
@@ -87,9 +87,7 @@ static size_t grains(size_t bytes)
 
 struct slr_plan slr_scatter_plan(size_t shard)
 {
-    struct slr_plan p = {.shard = shard, .group = 1};
-    p.pieces = p.chunks = grains(shard) < PIECES ? (uint32_t)grains(shard) : PIECES;
-    return p;
+    return (struct slr_plan){.shard = shard, .pieces = PIECES, .chunks = PIECES, .group = 1};
 }
 
 size_t slr_scatter_bound(const struct slr_plan *plan, uint32_t pieces)

@@ -89,11 +89,12 @@ struct slr_scatter {
     CUdeviceptr arrives[SLR_MAX_RANKS]; /* where rank r writes its shards: the own slots, in the mapping that r has */
 };
 
-/* How a shard counts: nearly equal pieces, far more than a GEMM has parts. shard > 0. The plan's `piece` says nothing. */
+/* How a shard counts: nearly equal pieces, far more than a GEMM has parts, and always as many; of a small shard some are
+ * empty. shard > 0. The plan's `piece` says nothing. */
 struct slr_plan slr_scatter_plan(size_t shard);
 
 /* Where so many pieces end, bytes of the shard: between elements. And of its first bytes: so many pieces end there or
- * before, and it takes so many to have them all. The same, where they end with a piece. */
+ * before, and it takes so many to have them all: not more, where the bytes end with a piece. */
 size_t slr_scatter_bound(const struct slr_plan *plan, uint32_t pieces);
 uint32_t slr_scatter_whole(const struct slr_plan *plan, size_t bytes);
 uint32_t slr_scatter_touched(const struct slr_plan *plan, size_t bytes);

@@ -50,30 +50,32 @@ Test(plan, choice)
     cr_expect_eq(slr_plan_make(64u << 20, 8, 64u << 20, 5).pieces, 5);
 }
 
-/* A shard of a reduce-scatter: its pieces cover it, and bytes are counted in them as they lie. */
+/* A shard of a reduce-scatter: what is said to be there is, and what is waited for is enough, and no more. Its meeting has
+ * a number of its own. */
 static void check_scatter(size_t shard)
 {
     const struct slr_plan p = slr_scatter_plan(shard);
+    cr_assert_geq(p.pieces, 2, "shard %zu", shard);
     cr_assert_eq(slr_scatter_bound(&p, 0), 0);
     cr_assert_eq(slr_scatter_bound(&p, p.pieces), shard);
-    for (uint32_t k = 1; k <= p.pieces; k++) {
-        const size_t begin = slr_scatter_bound(&p, k - 1), end = slr_scatter_bound(&p, k);
-        cr_assert_lt(begin, end);
+    cr_assert_eq(slr_scatter_whole(&p, shard), p.pieces);
+    for (uint32_t k = 0; k <= p.pieces; k++) {
+        const size_t end = slr_scatter_bound(&p, k);
         cr_assert(end % 16 == 0 || end == shard, "between elements");
-        cr_assert_eq(slr_scatter_whole(&p, end), k);
-        cr_assert_eq(slr_scatter_touched(&p, end), k);
-        cr_assert_eq(slr_scatter_whole(&p, end - 1), k - 1);
-        cr_assert_eq(slr_scatter_touched(&p, begin + 1), k);
+        cr_assert(slr_scatter_touched(&p, end) <= k && k <= slr_scatter_whole(&p, end), "shard %zu piece %u", shard, k);
+        for (size_t at = end ? end - 1 : 0; at <= end + 1 && at <= shard; at++) {
+            cr_assert_leq(slr_scatter_bound(&p, slr_scatter_whole(&p, at)), at, "shard %zu byte %zu", shard, at);
+            cr_assert_geq(slr_scatter_bound(&p, slr_scatter_touched(&p, at)), at, "shard %zu byte %zu", shard, at);
+        }
     }
 }
 
 Test(plan, scatter)
 {
-    static const size_t shards[] = {
-        1, 3, 16, 17, 3839, 3840, 3841, 1000003, 64u << 20, 65536 * 7, ((size_t)5 << 30) + 1, (size_t)1 << 40};
+    static const size_t shards[] = {1000003, (size_t)64 << 20, 65536 * 7, ((size_t)5 << 30) + 1, (size_t)1 << 40};
     for (size_t s = 0; s < sizeof shards / sizeof *shards; s++)
         check_scatter(shards[s]);
-    for (size_t shard = 1; shard < 20000; shard += 7)
+    for (size_t shard = 1; shard < 8000; shard++)
         check_scatter(shard);
 }
 
