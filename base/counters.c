@@ -31,7 +31,7 @@ void slr_counters_total(struct slr_totals *t)
 #undef X
 }
 
-static void log_summary(const struct slr_totals *t)
+static void log_totals(const struct slr_totals *t, bool end)
 {
     static const char form[] =
 #define X(name, value, doc) #name "=%llu "
@@ -39,7 +39,7 @@ static void log_summary(const struct slr_totals *t)
 #undef X
         ;
 #define X(name, value, doc) , (unsigned long long)t->name
-    slr_log(SLR_LOG_INFO, "summary", form
+    slr_log(SLR_LOG_INFO, end ? "summary" : "totals", form
 #include "base/counters.def"
     );
 #undef X
@@ -56,27 +56,47 @@ void slr_count_call(const struct slr_collective *kind, uint64_t bytes, enum slr_
     atomic_fetch_add_explicit(&of->by_reason[why], 1, memory_order_relaxed);
 }
 
-static bool any_call(void)
+static uint64_t calls(void)
 {
+    uint64_t sum = 0;
     for (int id = 0; id < SLR_COLLECTIVES; id++)
-        if (C(of[id].calls))
-            return true;
-    return false;
+        sum += C(of[id].calls);
+    return sum;
 }
 
-void slr_counters_log(void)
+static void log_counts(bool end)
 {
     struct slr_totals t;
     slr_counters_total(&t);
-    if (!any_call() || !slr_log_enabled(SLR_LOG_INFO))
+    if (calls() == 0 || !slr_log_enabled(SLR_LOG_INFO))
         return;
-    log_summary(&t);
+    log_totals(&t, end);
     for (int id = 0; id < SLR_COLLECTIVES; id++)
         for (int r = 0; r < SLR_R_COUNT; r++) {
             const unsigned long long n = C(of[id].by_reason[r]);
             if (n > 0)
                 slr_log(SLR_LOG_INFO, slr_collectives[id].count, "reason=%s n=%llu", slr_reason_name(r), n);
         }
+}
+
+void slr_counters_log(void)
+{
+    log_counts(true);
+}
+
+void slr_counters_tick(uint64_t now)
+{
+    enum { FIRST_MS = 10000, MOST_MS = 60000 };
+    static uint64_t next, told;
+    static unsigned pause;
+    const uint64_t made = calls();
+    if (next && now < next)
+        return;
+    if (next && made != told)
+        log_counts(false);
+    told = made;
+    pause = !pause ? FIRST_MS : 2 * pause < MOST_MS ? 2 * pause : MOST_MS;
+    next = now + pause;
 }
 
 const struct slr_collective slr_collectives[SLR_COLLECTIVES] = {

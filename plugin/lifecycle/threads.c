@@ -18,6 +18,7 @@
 #include <pthread.h>
 #include <time.h>
 #include <unistd.h>
+#include "base/counters.h"
 #include "base/log.h"
 #include "cache/blocks.h"
 #include "plugin/comm/comm.h"
@@ -104,6 +105,7 @@ static void keep_house(void)
     answer_messages();
     each_communicator(serve);
     slr_tune_keep_tick();
+    slr_counters_tick(slr_now_ms());
 }
 
 /* What the driver may make wait for all work of a device, and that for a peer. The peer may wait for what

@@ -27,7 +27,7 @@ LAYOUT = {
     "slipring_report": COUNT, "title": TEXT, "sections": [{"id": TEXT, "title": TEXT, "content": [CONTENT]}],
     "run": {"number": COUNT, "of": COUNT, "wall_ns": COUNT, "ns": COUNT, "processes": COUNT, "ranks": COUNT, "software_gpu": YES},
     "processes": [{"host": TEXT, "pid": COUNT, "rank": NUMBER, "version": MAYBE, "nccl": COUNT, "cuda": COUNT, "settings": MAYBE, "command": MAYBE}],
-    "totals": {"known": YES, **{name: COUNT for name in TOTALS}}, "reasons": {None: COUNT},
+    "totals": {"known": YES, "whole": YES, **{name: COUNT for name in TOTALS}}, "reasons": {None: COUNT},
     "overlap": {"traced": COUNT, "time_ns": COUNT, "hidden_ns": COUNT, "exposed_ns": COUNT, "late_ns": COUNT}, "call_sites": [SITE],
     "reductions": [{"op": TEXT, "traced": COUNT, "time_ns": COUNT, "hidden_ns": COUNT, "exposed_ns": COUNT}],
     "places": [{"communicator": TEXT, **dict.fromkeys(["nranks", "silent", "calls", "sites", "symmetric", "breaks"], COUNT),

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Tests of slipring report and slipring trace.
 #
-#   report.sh figures|scatters|tried|advice|json|page|broken|runs|record|record_tried|record_scatters|record_reduces|record_callers|events|fields
+#   report.sh figures|scatters|tried|advice|json|page|broken|runs|endless|record|record_tried|record_scatters|record_reduces|record_callers|events|fields
 #
 # From CMake: SLIPRING_REPORT, SLIPRING_TRACE_TOOL, LAUNCHER; for those that record also SLIPRING_LIB, SOFTGPU_DIR, AG_GEMM, SCATTER, SITES, NAMED, COLLECTIVES.
 set -eu
@@ -233,6 +233,28 @@ runs() {
     rm "$dir"/logs/*-4102.jsonl
     "$SLIPRING_REPORT" "$dir/logs" >"$dir/two" 2>/dev/null
     has "$dir/two" "there is no log of rank 2"
+}
+
+# A rank that was killed, ended by _exit, or whose disk was full: it is named, and sums say that they are not whole.
+endless() {
+    local log
+    python3 "$here/make_logs.py" "$dir/logs" --ranks 2 --calls 24
+    "$SLIPRING_REPORT" "$dir/logs" >"$dir/text"
+    has "$dir/text" "All-gathers  *64 calls of all ranks" "Nothing is missing"
+    log=$(grep -l '"rank":1' "$dir"/logs/* | head -n 1)
+    grep '"event":"summary"' "$log" | sed 's/"event":"summary","calls":32/"event":"totals","calls":20/; s/"ts":[0-9]*/"ts":50000900000/' >"$dir/totals"
+    # Without the last gathers of that rank, and all that is written at the end.
+    grep -vE '"event":"(summary|count|blocks|nccl_sum|trace_end)"|"call":2[2-4],.*"event"|"event":"gather".*"call":2[2-4],' "$log" >"$dir/cut"
+    mv "$dir/cut" "$log"
+    "$SLIPRING_REPORT" "$dir/logs" >"$dir/text"
+    "$SLIPRING_REPORT" --json "$dir/json" "$dir/logs"
+    has "$dir/text" "All-gathers  *at least 61 calls of all ranks" "Not all counted  *rank 1 (no totals)" "All calls of rank 1 (no totals)[.]"
+    ! grep -q "Nothing is missing" "$dir/text" || fail "nothing is missing, of a log that is cut"
+    has "$dir/json" '"whole": *false'
+    # What it has told in between, where that is more than its lines show, and when.
+    sed 's/"calls":20/"calls":30/' "$dir/totals" >>"$log"
+    "$SLIPRING_REPORT" "$dir/logs" >"$dir/text"
+    has "$dir/text" "All-gathers  *at least 62 calls of all ranks" "Not all counted  *rank 1 (totals of [0-9.]* .*s before its last line)"
 }
 
 # slipring run --record, and a report on what a program really did.

@@ -104,3 +104,34 @@ Test(counters, threads_lose_nothing)
         pthread_join(threads[i], NULL);
     cr_expect_eq(slr_counters.of[SLR_ALL_GATHER].by_reason[SLR_R_RING], 40000);
 }
+
+static int totals(void)
+{
+    char *text = access(path, F_OK) == 0 ? slurp(path) : NULL;
+    int n = 0;
+    for (const char *at = text; at && (at = strstr(at, "info totals ")); at++)
+        n++;
+    free(text);
+    return n;
+}
+
+Test(counters, totals_now_and_then)
+{
+    static const struct {
+        uint64_t at;
+        int lines;
+    } steps[] = {{1000, 0},  {10999, 0},  {11000, 1},  {30999, 1},  {31000, 2},  {70999, 2},
+                 {71000, 3}, {130999, 3}, {131000, 4}, {190999, 4}, {191000, 5}, {251000, 6}};
+    begin("info");
+    for (size_t i = 0; i < sizeof steps / sizeof *steps; i++) {
+        slr_counters.of[SLR_ALL_GATHER].calls++;
+        slr_counters_tick(steps[i].at);
+        cr_expect_eq(totals(), steps[i].lines, "at %d ms", (int)steps[i].at);
+    }
+    slr_counters_tick(311000);
+    cr_expect_eq(totals(), 6, "without calls");
+    slr_counters.of[SLR_ALL_REDUCE].calls++;
+    slr_counters_tick(371000);
+    cr_expect_eq(totals(), 7);
+    remove_folder(folder);
+}

@@ -241,7 +241,10 @@ static void add_sums_of_process(struct process *p, const struct log_record *r)
     for (unsigned f = 0; f < F_FIELDS; f++)
         if (r->has[f] && !r->text[f] && f != F_TS && f != F_WALL && f != F_PID && f != F_RANK)
             p->summary[f] = r->num[f];
-    *(r->event == E_SUMMARY ? &p->has_summary : &p->has_blocks) = true;
+    if (r->event == E_TOTALS)
+        p->totals_ts = r->num[F_TS];
+    p->has_summary |= r->event == E_SUMMARY;
+    p->has_blocks |= r->event == E_BLOCKS;
 }
 
 /* The line without what every line has: {"ts":..,"event":"x", REST}. */
@@ -409,15 +412,51 @@ bool model_add(void *ctx, const struct log_record *r)
         add_about(m, &m->processes.at[i], r);
     else if (r->event == E_TUNED)
         add_tuned(m, &m->processes.at[i], r);
-    else if (r->event == E_SUMMARY || r->event == E_BLOCKS)
+    else if (r->event == E_SUMMARY || r->event == E_TOTALS || r->event == E_BLOCKS)
         add_sums_of_process(&m->processes.at[i], r);
     else if (r->event != E_OTHER && r->text[F_COMM] && r->has[F_CRANK])
         add_to_member(m, i, r);
     return true;
 }
 
+static void at_least(int64_t *sum, uint64_t n)
+{
+    if (*sum < (int64_t)n)
+        *sum = (int64_t)n;
+}
+
+/* What the lines of a process without an end show of each collective. */
+static void count_lines(struct model *m, uint32_t process)
+{
+    static const enum log_field calls[SLR_COLLECTIVES] = {F_CALLS, F_SCATTERS, F_REDUCES},
+                                moved[SLR_COLLECTIVES] = {F_SUBSTITUTED, F_SCATTERS_SUBSTITUTED, F_REDUCES_SUBSTITUTED};
+    uint64_t n[SLR_COLLECTIVES] = {0}, ring[SLR_COLLECTIVES] = {0};
+    struct process *p = &m->processes.at[process];
+    for (size_t i = 0; i < m->members.n; i++) {
+        const struct member *b = &m->members.at[i];
+        if (b->process != process)
+            continue;
+        for (size_t k = 0; k < b->gathers.n; k++) {
+            n[SLR_ALL_GATHER]++;
+            ring[SLR_ALL_GATHER] += !b->gathers.at[k].pass;
+        }
+        for (size_t k = 0; k < b->scatters.n; k++) {
+            n[b->scatters.at[k].op]++;
+            ring[b->scatters.at[k].op]++;
+        }
+    }
+    for (int op = 0; op < SLR_COLLECTIVES; op++) {
+        at_least(&p->summary[calls[op]], n[op]);
+        at_least(&p->summary[moved[op]], ring[op]);
+    }
+    p->summary[F_PASSED] = p->summary[F_CALLS] - p->summary[F_SUBSTITUTED];
+}
+
 void model_finish(struct model *m)
 {
+    for (uint32_t i = 0; i < m->processes.n; i++)
+        if (!m->processes.at[i].has_summary)
+            count_lines(m, i);
     model_order(m);
     model_find_places(m);
     model_find_runs(m);

@@ -216,7 +216,10 @@ struct process {
     uint32_t run;
     int64_t first_ts, last_ts, wall_offset; /* wall - monotonic, ns; 0 unknown */
     bool has_summary, has_blocks;
-    int64_t summary[F_FIELDS]; /* of the lines summary and blocks */
+    int64_t totals_ts; /* of the latest line totals; 0: none */
+    /* Of the lines summary, totals and blocks. Without a summary not less than what lines show: it was killed, or ended
+     * by _exit, or could not write. */
+    int64_t summary[F_FIELDS];
     VEC(struct reason_count) counts[SLR_COLLECTIVES];
     VEC(struct note) notes;
     VEC(struct tuned) tuned;

@@ -48,6 +48,11 @@ uint64_t report_count(const struct report *r, const char *reason);
 uint64_t report_count_of(const struct report *r, enum slr_collective_id op, const char *reason);
 bool report_has_summary(const struct report *r);
 
+/* The ranks with calls whose logs do not say how many there were in all: how many, and a list of them. */
+unsigned report_endless(const struct report *r, char *list, size_t room);
+/* Before a sum over the processes: nothing, or that it is not whole. */
+const char *report_least(const struct report *r);
+
 /* Traced reduce-scatters and all-reduces of the ring: of a collective, or SLR_COLLECTIVES: of all; of a rank, or
  * MODEL_NONE: of all. ns. */
 struct reductions {

@@ -36,6 +36,54 @@ bool report_has_summary(const struct report *r)
     return false;
 }
 
+/* Lines show that it has made calls. */
+static bool has_called(const struct model *m, uint32_t process)
+{
+    for (size_t i = 0; i < m->members.n; i++) {
+        const struct member *b = &m->members.at[i];
+        if (b->process == process && b->shapes.n + b->scatter_shapes.n + b->gathers.n + b->scatters.n + b->placed.n > 0)
+            return true;
+    }
+    return false;
+}
+
+static void list_endless(const struct process *p, char *list, size_t room)
+{
+    char time[FORM_ROOM], told[FORM_ROOM + 64] = "no totals";
+    const size_t used = strlen(list);
+    if (p->totals_ts)
+        snprintf(told, sizeof told, "totals of %s before its last line",
+                 form_time(time, (double)(p->last_ts - p->totals_ts)));
+    if (room - used < sizeof told + 64)
+        return;
+    if (p->rank >= 0)
+        snprintf(list + used, room - used, "%srank %d (%s)", used ? ", " : "", p->rank, told);
+    else
+        snprintf(list + used, room - used, "%sprocess %lld (%s)", used ? ", " : "", (long long)p->pid, told);
+}
+
+unsigned report_endless(const struct report *r, char *list, size_t room)
+{
+    unsigned n = 0;
+    if (room)
+        *list = '\0';
+    for (size_t i = 0; i < r->run->processes.n; i++) {
+        const uint32_t index = r->run->processes.at[i];
+        const struct process *p = &r->m->processes.at[index];
+        if (p->has_summary || (!p->totals_ts && !has_called(r->m, index)))
+            continue;
+        n++;
+        if (room)
+            list_endless(p, list, room);
+    }
+    return n;
+}
+
+const char *report_least(const struct report *r)
+{
+    return report_endless(r, NULL, 0) ? "at least " : "";
+}
+
 static void add_reductions(struct reductions *sum, const struct member *b, enum slr_collective_id op)
 {
     for (size_t i = 0; i < b->scatters.n; i++) {

@@ -72,6 +72,7 @@ static void put_totals(struct report *r, struct json_writer *w)
                 {F_SCATTERS_PRODUCED, "scatters_produced"}};
     json_put_open(w, "totals", "{");
     json_put_bool(w, "known", report_has_summary(r));
+    json_put_bool(w, "whole", report_endless(r, NULL, 0) == 0);
     for (size_t i = 0; i < sizeof sums / sizeof *sums; i++)
         put_ns(w, sums[i].name, report_sum(r, sums[i].f));
     json_put_close(w);

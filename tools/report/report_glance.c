@@ -90,11 +90,11 @@ static void put_gathers(struct report *r, struct table *t)
 {
     char bytes[FORM_ROOM];
     double calls = report_sum(r, F_CALLS), moved = report_sum(r, F_SUBSTITUTED);
-    if (!report_has_summary(r))
+    if (!report_has_summary(r) && calls == 0)
         return;
     row(t, "All-gathers");
-    table_cell(t, "%.0f calls of all ranks, %s gathered; %.0f moved to the ring, %.0f passed to NCCL", calls,
-               form_bytes(bytes, report_sum(r, F_BYTES)), moved, report_sum(r, F_PASSED));
+    table_cell(t, "%s%.0f calls of all ranks, %s gathered; %.0f moved to the ring, %.0f passed to NCCL",
+               report_least(r), calls, form_bytes(bytes, report_sum(r, F_BYTES)), moved, report_sum(r, F_PASSED));
     if (calls == 0)
         return;
     row(t, "Of those moved");
@@ -118,8 +118,17 @@ static void put_reductions(struct report *r, struct table *t, const char *name, 
         snprintf(traced, sizeof traced, "; of %s in %" PRIu64 " that were traced, %s were hidden",
                  form_time(time, n.time), n.traced, form_time(hidden, n.hidden));
     row(t, name);
-    table_cell(t, "%.0f calls of all ranks; %.0f moved to the ring, %.0f passed to NCCL%s", calls, moved, calls - moved,
-               traced);
+    table_cell(t, "%s%.0f calls of all ranks; %.0f moved to the ring, %.0f passed to NCCL%s", report_least(r), calls,
+               moved, calls - moved, traced);
+}
+
+static void put_endless(struct report *r, struct table *t)
+{
+    char list[600];
+    if (report_endless(r, list, sizeof list) == 0)
+        return;
+    row(t, "Not all counted");
+    table_cell(t, "%s", list);
 }
 
 static void put_overlap(struct report *r, struct table *t)
@@ -197,6 +206,7 @@ void report_glance(struct report *r)
     put_gathers(r, &t);
     put_reductions(r, &t, "Reduce-scatters", SLR_REDUCE_SCATTER);
     put_reductions(r, &t, "All-reduces", SLR_ALL_REDUCE);
+    put_endless(r, &t);
     put_overlap(r, &t);
     put_settings(r, &t);
     put_clock(r, &t);

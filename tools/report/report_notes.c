@@ -147,6 +147,7 @@ static bool has_hosts(const struct report *r)
 
 void report_notes(struct report *r)
 {
+    char list[600];
     put_notes(r);
     out_section(r->o, "missing", "What these logs do not have");
     missing_ranks(r);
@@ -154,11 +155,15 @@ void report_notes(struct report *r)
         out_item(r->o, "Times, overlap and the timeline: no line `gather`, `scatter` or `span`. `slipring run --record "
                        "DIR -- COMMAND` records them (it sets SLIPRING_TRACE=1).");
     lost_traces(r);
-    if (!report_has_summary(r))
-        out_item(
-            r->o,
-            "Totals: no line `summary`. It is written at the end of a process that gathered, with SLIPRING_LOG=info "
-            "or debug; a process that was killed writes none.");
+    if (report_endless(r, list, sizeof list))
+        out_item(r->o,
+                 "All calls of %s. A process tells its totals at its end (line `summary`), and in between, each "
+                 "minute at least (`totals`), with SLIPRING_LOG=info or debug. These have no end: killed, ended "
+                 "by _exit, or their logs could not be written or are cut. What their lines show is counted.",
+                 list);
+    else if (!report_has_summary(r))
+        out_item(r->o, "Totals: no line `summary`. It is written at the end of a process that has made calls, with "
+                       "SLIPRING_LOG=info or debug.");
     if (has_hosts(r))
         out_item(
             r->o,

@@ -276,11 +276,11 @@ static void say_counts(struct report *r)
     const double scatters = report_sum(r, F_SCATTERS), reduces = report_sum(r, F_REDUCES);
     char counts[2][120] = {"", ""};
     if (scatters > 0)
-        snprintf(counts[0], sizeof counts[0], "%.0f reduce-scatters of all ranks, %.0f of them over the ring%s",
-                 scatters, report_sum(r, F_SCATTERS_SUBSTITUTED), reduces > 0 ? "; " : "");
+        snprintf(counts[0], sizeof counts[0], "%s%.0f reduce-scatters of all ranks, %.0f of them over the ring%s",
+                 report_least(r), scatters, report_sum(r, F_SCATTERS_SUBSTITUTED), reduces > 0 ? "; " : "");
     if (reduces > 0)
-        snprintf(counts[1], sizeof counts[1], "%.0f all-reduces of all ranks, %.0f of them over the ring", reduces,
-                 report_sum(r, F_REDUCES_SUBSTITUTED));
+        snprintf(counts[1], sizeof counts[1], "%s%.0f all-reduces of all ranks, %.0f of them over the ring",
+                 report_least(r), reduces, report_sum(r, F_REDUCES_SUBSTITUTED));
     out_say(r->o,
             "%s%s. %.0f of those over the ring went behind the parts of their GEMM; %.0f GEMMs were computed in blocks "
             "because such a call was expected.",
