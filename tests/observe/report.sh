@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Tests of slipring report and slipring trace.
 #
-#   report.sh figures|scatters|tried|advice|json|page|broken|runs|endless|record|record_tried|record_scatters|record_reduces|record_callers|events|fields
+#   report.sh figures|scatters|tried|advice|json|page|broken|runs|endless|verdicts|record|record_tried|record_scatters|record_reduces|record_callers|events|fields
 #
 # From CMake: SLIPRING_REPORT, SLIPRING_TRACE_TOOL, LAUNCHER; for those that record also SLIPRING_LIB, SOFTGPU_DIR, AG_GEMM, SCATTER, SITES, NAMED, COLLECTIVES.
 set -eu
@@ -255,6 +255,11 @@ endless() {
     sed 's/"calls":20/"calls":30/' "$dir/totals" >>"$log"
     "$SLIPRING_REPORT" "$dir/logs" >"$dir/text"
     has "$dir/text" "All-gathers  *at least 62 calls of all ranks" "Not all counted  *rank 1 (totals of [0-9.]* .*s before its last line)"
+}
+
+# What it did for the job, first.
+verdicts() {
+    python3 "$here/verdicts.py" "$SLIPRING_REPORT"
 }
 
 # slipring run --record, and a report on what a program really did.

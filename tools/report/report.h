@@ -24,6 +24,7 @@ enum { SITES_SHOWN = 40 }; /* rows of a table of call sites; more are summed up 
 void report_write(struct report *r, enum out_form form, bool bold, FILE *to);
 
 void report_glance(struct report *r);         /* report_glance.c */
+void report_verdict(struct report *r);        /* report_verdict.c: the first line of that */
 void report_sites(struct report *r);          /* report_sites.c */
 void report_scatters(struct report *r);       /* report_scatters.c */
 void report_places(struct report *r);         /* report_places.c: whether buffers are symmetric */
@@ -85,6 +86,8 @@ bool report_trials_alike(const struct trial *a, const struct trial *b);
 double report_trial_parts(const struct trial *t, uint64_t parts);
 /* ms over the ring as it was chosen. */
 double report_trial_ring(const struct trial *t);
+/* report_ways.c: ms of a call of the site, and of its GEMM, over the ring as it was chosen and by NCCL. False: not told. */
+bool report_way_times(const struct member *b, const struct site_way *w, double *ring, double *nccl);
 
 /* report_callers.c. Who makes a site's calls: rows of a table with the columns `caller_columns`; nothing when it is not told. */
 extern const struct column caller_columns[2];

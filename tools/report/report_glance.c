@@ -200,6 +200,7 @@ void report_glance(struct report *r)
 {
     struct table t = {.columns = columns, .n = 2};
     out_begin(r->o, "slipring report");
+    report_verdict(r);
     put_when(r, &t);
     put_program(r, &t);
     put_where(r, &t);

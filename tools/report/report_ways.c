@@ -70,6 +70,16 @@ static uint32_t first_of(const struct member *b, uint32_t number)
     return number;
 }
 
+bool report_way_times(const struct member *b, const struct site_way *w, double *ring, double *nccl)
+{
+    const struct rows own = rows_of(b, w->number, w->nccl),
+                      rows = own.end ? own : rows_of(b, first_of(b, w->number), w->nccl);
+    if (rows.end == rows.first)
+        return false;
+    sum_up(b, &rows, ring, nccl);
+    return *ring > 0 && *nccl > 0;
+}
+
 static void put_times(char *why, const struct member *b, const struct site_way *w)
 {
     const uint32_t first = first_of(b, w->number);
