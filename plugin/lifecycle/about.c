@@ -135,14 +135,43 @@ static void add_scatters(struct text *t, const struct slr_totals *n)
                n->scatters > 0 && n->reduces > 0 ? "of both " : "");
 }
 
+/* Less than a hundredth is what measurements differ by. */
+static void add_outcome(struct text *t, const char *whose, double as_chosen, double by_nccl)
+{
+    const double saved = by_nccl - as_chosen, share = saved < 0 ? -saved / by_nccl : saved / by_nccl;
+    if (share < 0.01)
+        append(t, "even with NCCL");
+    else
+        append(t, "%s %.1f%% of the %s time against NCCL", saved < 0 ? "lost" : "won", 100 * share, whose);
+}
+
+static void add_sites(struct text *t)
+{
+    append(t, "measured at %llu call site%s: %.3f ms as chosen, %.3f ms by NCCL", C(chosen), C(chosen) > 1 ? "s" : "",
+           (double)C(chosen_ns) / 1e6, (double)C(chosen_nccl_ns) / 1e6);
+}
+
+/* What it did for the job: by what the program takes, where that has been measured, else by the calls' own times. */
+static void add_verdict(struct text *t)
+{
+    if (C(felt_nccl_ns) > 0) {
+        add_outcome(t, "program's", (double)C(felt_ns), (double)C(felt_nccl_ns));
+        append(t, ": with %llu call site%s as chosen %llu calls of the program took %.3f ms, by NCCL %.3f ms; ",
+               C(felt), C(felt) > 1 ? "s" : "", C(felt_calls), (double)C(felt_ns) / 1e6, (double)C(felt_nccl_ns) / 1e6);
+    } else if (C(chosen_nccl_ns) > 0) {
+        add_outcome(t, "calls'", (double)C(chosen_ns), (double)C(chosen_nccl_ns));
+        append(t, ", ");
+        add_sites(t);
+        append(t, "; ");
+    }
+}
+
 static void add_measured(struct text *t)
 {
-    if (C(chosen) > 0)
-        append(t, "; measured at %llu call site%s: %.3f ms as chosen, %.3f ms by NCCL", C(chosen),
-               C(chosen) > 1 ? "s" : "", (double)C(chosen_ns) / 1e6, (double)C(chosen_nccl_ns) / 1e6);
-    if (C(felt) > 0)
-        append(t, "; with %llu call site%s as chosen %llu calls of the program took %.3f ms, by NCCL %.3f ms", C(felt),
-               C(felt) > 1 ? "s" : "", C(felt_calls), (double)C(felt_ns) / 1e6, (double)C(felt_nccl_ns) / 1e6);
+    if (C(felt_nccl_ns) > 0 && C(chosen) > 0) { /* else it has been said */
+        append(t, "; ");
+        add_sites(t);
+    }
     if (C(traced_ns) > 0)
         append(t, "; of %.3f ms of traced gathers %.3f ms were hidden", (double)C(traced_ns) / 1e6,
                (double)C(traced_hidden_ns) / 1e6);
@@ -199,6 +228,7 @@ const char *slr_closing_text(char *text, size_t size)
     if (n.calls == 0 && !sums && slr_launched() != SLR_LAUNCHED_RUN)
         return text;
     append(&t, "rank 0: ");
+    add_verdict(&t);
     if (n.calls > 0)
         add_gathers(&t, &n);
     else if (!sums)

@@ -99,10 +99,21 @@ Test(closing, what_was_measured)
     slr_counters.felt_nccl_ns = 9500000;
     slr_counters.traced_ns = 4000000;
     slr_counters.traced_hidden_ns = 3000000;
-    cr_expect(strstr(text(), "; measured at 2 call sites: 1.500 ms as chosen, 2.750 ms by NCCL"), "%s", text());
-    cr_expect(strstr(text(), "; with 3 call sites as chosen 24 calls of the program took 9.000 ms, by NCCL 9.500 ms"),
-              "%s", text());
-    cr_expect(strstr(text(), "; of 4.000 ms of traced gathers 3.000 ms were hidden"), "%s", text());
+    cr_expect_str_eq(text(),
+                     "rank 0: won 5.3% of the program's time against NCCL: with 3 call sites as chosen 24 calls of the "
+                     "program took 9.000 ms, "
+                     "by NCCL 9.500 ms; 1 of 1 all-gathers went over the ring; measured at 2 call sites: 1.500 ms "
+                     "as chosen, 2.750 ms by NCCL; of 4.000 ms of traced gathers 3.000 ms were hidden");
+    slr_counters.felt_ns = 9550000;
+    cr_expect_eq(strncmp(text(), "rank 0: even with NCCL: with 3 call sites", 41), 0, "%s", text());
+    slr_counters.felt_ns = 9690000;
+    cr_expect_eq(strncmp(text(), "rank 0: lost 2.0% of the program's time against NCCL: with 3 call sites", 71), 0,
+                 "%s", text());
+    slr_counters.felt = slr_counters.felt_ns = slr_counters.felt_nccl_ns = 0;
+    cr_expect_str_eq(text(),
+                     "rank 0: won 45.5% of the calls' time against NCCL, measured at 2 call sites: 1.500 ms as chosen, "
+                     "2.750 ms by NCCL; "
+                     "1 of 1 all-gathers went over the ring; of 4.000 ms of traced gathers 3.000 ms were hidden");
 }
 
 Test(closing, reduce_scatters)
