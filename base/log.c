@@ -107,7 +107,7 @@ static const char *error_text(int error)
 
 /* A pipe that nobody reads raises SIGPIPE, which would end a program that never wrote to it itself:
  * the signal is held back. */
-static void write_quietly(int fd, const char *line, size_t len)
+static bool write_quietly(int fd, const char *line, size_t len)
 {
     sigset_t pipe_only, before, pending;
     sigemptyset(&pipe_only);
@@ -121,7 +121,15 @@ static void write_quietly(int fd, const char *line, size_t len)
     if (wrote < 0 && errno == EPIPE && !sigismember(&pending, SIGPIPE))
         while (sigtimedwait(&pipe_only, NULL, &(struct timespec){0, 0}) < 0 && errno == EINTR)
             ;
+    const int error = errno;
     pthread_sigmask(SIG_SETMASK, &before, NULL);
+    errno = wrote < 0 ? error : ENOSPC; /* a part of a line fitted */
+    return wrote == (ssize_t)len;
+}
+
+static bool is_json(void)
+{
+    return slr_get(SLR_S_LOG_FORMAT) == 1;
 }
 
 /* Of SLR_LOG_LINE bytes; its length. */
@@ -130,7 +138,7 @@ __attribute__((format(printf, 4, 5))) static size_t format_line(char *line, enum
 {
     struct slr_args args;
     va_start(args.list, fmt);
-    size_t len = slr_line_format(line, level, event, fmt, &args);
+    size_t len = slr_line_format(line, is_json(), level, event, fmt, &args);
     va_end(args.list);
     return len;
 }
@@ -190,15 +198,40 @@ static int ready_sink(void)
     return atomic_load_explicit(&sink_fd, memory_order_relaxed);
 }
 
-static void sink_write(const char *line, size_t len)
+static _Atomic uint64_t lost; /* lines that could not be written to the file */
+
+static void note_lost(int error)
+{
+    char text[200];
+    if (atomic_fetch_add(&lost, 1) > 0)
+        return;
+    snprintf(text, sizeof text, "lines of the log can not be written (%s)", error_text(error));
+    slr_log_tell(STDERR_FILENO, "log_file", text);
+}
+
+void slr_log_tell_lost(void)
+{
+    char text[200];
+    const unsigned long long n = atomic_load(&lost);
+    const bool ranked = slr_log_rank() >= 0;
+    if (n == 0)
+        return;
+    snprintf(text, sizeof text, "%s %d: %llu line%s of the log could not be written", ranked ? "rank" : "process",
+             ranked ? slr_log_rank() : (int)getpid(), n, n > 1 ? "s" : "");
+    slr_log_tell(STDERR_FILENO, "log_file", text);
+}
+
+/* Whether it went to a file. */
+static bool sink_write(const char *line, size_t len)
 {
     int fd = ready_sink();
     if (fd >= 0 && !is_still_ours(fd)) {
         forget_sink(fd);
         fd = ready_sink();
     }
-    if (fd >= 0)
-        write_quietly(fd, line, len);
+    if (fd >= 0 && !write_quietly(fd, line, len) && fd != STDERR_FILENO)
+        note_lost(errno);
+    return fd != STDERR_FILENO;
 }
 
 static void sink_after_fork(void)
@@ -260,14 +293,18 @@ bool slr_log_enabled(enum slr_log_level level)
 static void write_line(enum slr_log_level level, const char *event, const char *fmt, struct slr_args *args)
 {
     char line[SLR_LOG_LINE];
+    struct slr_args again;
     /* The line may be written inside a hook, whose caller reads the errno of the vendor's
      * function. */
     int saved = errno;
     if (writing)
         return;
     writing = true;
-    size_t len = slr_line_format(line, level, event, fmt, args);
-    sink_write(line, len);
+    va_copy(again.list, args->list);
+    size_t len = slr_line_format(line, is_json(), level, event, fmt, args);
+    if (sink_write(line, len) && level == SLR_LOG_ERROR)
+        write_quietly(STDERR_FILENO, line, slr_line_format(line, false, level, event, fmt, &again));
+    va_end(again.list);
     writing = false;
     errno = saved;
 }
@@ -295,7 +332,7 @@ void slr_log_asked(const char *event, const char *fmt, ...)
 void slr_log_tell(int fd, const char *event, const char *text)
 {
     char line[SLR_LOG_LINE];
-    const bool json = slr_get(SLR_S_LOG_FORMAT) == 1 && !*slr_settings()->text[SLR_S_LOG_FILE];
+    const bool json = is_json() && !*slr_settings()->text[SLR_S_LOG_FILE];
     if (!slr_log_enabled(SLR_LOG_WARN))
         return;
     size_t len = json ? format_line(line, SLR_LOG_INFO, event, "msg=%s", text)

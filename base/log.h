@@ -4,7 +4,7 @@
  * A line is one write(2) of at most SLR_LOG_LINE bytes; nothing is allocated and no lock is held
  * while formatting, so it may be written from any thread and inside an allocator's hooks. The sink
  * is opened at the first line, never before: a child that makes no communicator leaves no file
- * behind. An event's name, and fields in a format of our own:
+ * behind. Errors go to stderr as well, as text; and so does, once, that the file can not be written. An event's name, and fields in a format of our own:
  *
  *     slr_log(SLR_LOG_INFO, "substitute", "comm=%s rank=%d bytes=%llu reason=%s", ...);
  *
@@ -34,6 +34,9 @@ void slr_log_asked(const char *event, const char *fmt, ...) __attribute__((forma
  * level warn on. Where stderr is the log and JSON, an event with the field msg. */
 void slr_log_tell(int fd, const char *event, const char *text);
 
+/* At the end: one line for people, when lines could not be written to the file. */
+void slr_log_tell_lost(void);
+
 /* The rank of %r in SLIPRING_LOG_FILE and of the field "rank": that of the first communicator (-1:
  * none yet). */
 void slr_log_set_rank(int rank);
@@ -56,7 +59,8 @@ struct slr_args {
 };
 
 /* One whole line with its newline into `buf` of SLR_LOG_LINE bytes; returns its length. */
-size_t slr_line_format(char *buf, enum slr_log_level level, const char *event, const char *fmt, struct slr_args *args);
+size_t slr_line_format(char *buf, bool json, enum slr_log_level level, const char *event, const char *fmt,
+                       struct slr_args *args);
 const char *slr_log_host(char *buf, size_t size);
 
 #endif

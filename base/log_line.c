@@ -427,10 +427,11 @@ static size_t finish(struct line *l)
     return (size_t)(l->at - l->start);
 }
 
-size_t slr_line_format(char *buf, enum slr_log_level level, const char *event, const char *fmt, struct slr_args *args)
+size_t slr_line_format(char *buf, bool json, enum slr_log_level level, const char *event, const char *fmt,
+                       struct slr_args *args)
 {
     char host[128];
-    struct line l = {buf, buf, buf + SLR_LOG_LINE, slr_get(SLR_S_LOG_FORMAT) == 1, false};
+    struct line l = {buf, buf, buf + SLR_LOG_LINE, json, false};
     /* Room for the mark of a cut line, and "}\n" or "\n" in place of its final NUL. */
     l.end -= l.json ? sizeof json_cut + 1 : sizeof text_cut;
     (l.json ? put_json_header : put_text_header)(&l, slr_log_host(host, sizeof host), level_names[level], event);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The end of the process, and a process that has forked. */
 #include "base/counters.h"
+#include "base/log.h"
 #include "base/settings.h"
 #include "cache/blocks.h"
 #include "plugin/bootstrap/oob.h"
@@ -56,4 +57,5 @@ void slr_plugin_at_exit(void)
     slr_counters_log();
     slr_block_log_stats();
     slr_closing_say();
+    slr_log_tell_lost();
 }

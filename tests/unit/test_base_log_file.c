@@ -312,3 +312,39 @@ Test(file, a_child_has_its_own_file)
     free(text);
     remove_folder(folder);
 }
+
+Test(file, a_full_disk_is_told)
+{
+    begin("log");
+    use_file("/dev/full", "info", "json");
+    redirect_stderr(in_folder("err"));
+    line();
+    line();
+    slr_log_set_rank(3);
+    slr_log_tell_lost();
+    char *text = slurp(in_folder("err"));
+    cr_expect_str_eq(text, "slipring: lines of the log can not be written (No space left on device)\n"
+                           "slipring: rank 3: 2 lines of the log could not be written\n");
+    free(text);
+    remove_folder(folder);
+}
+
+Test(file, errors_reach_stderr_as_well)
+{
+    begin("log");
+    use_file(in_folder("log"), "info", "json");
+    redirect_stderr(in_folder("err"));
+    line();
+    slr_log(SLR_LOG_WARN, "event", "a=%d", 2);
+    slr_log(SLR_LOG_ERROR, "event", "a=%d b=%s", 3, "x");
+    slr_log_tell_lost();
+    char *text = slurp(in_folder("err")), *log = slurp(in_folder("log"));
+    cr_expect(strstr(text, " error event a=3 b=x\n"), "%s", text);
+    cr_expect_null(strstr(text, "a=1"), "%s", text);
+    cr_expect_null(strstr(text, "a=2"), "%s", text);
+    cr_expect_null(strstr(text, "could not be written"), "%s", text);
+    cr_expect(strstr(log, "\"level\":\"error\",\"event\":\"event\",\"a\":3,\"b\":\"x\"}"), "%s", log);
+    free(text);
+    free(log);
+    remove_folder(folder);
+}
