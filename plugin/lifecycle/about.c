@@ -182,34 +182,36 @@ static unsigned long long less(unsigned long long a, unsigned long long b)
     return a > b ? a - b : 0; /* another thread may be between counting the one and the other */
 }
 
-/* Whose calls that stayed with NCCL are told of: all-gathers, or what NCCL moved more bytes of, and more than the ring
- * has moved in all. A barrier by an all-reduce is nothing to do anything about. */
-static int told_of(void)
+/* A hundredth of all bytes, or more, stayed with NCCL as such calls: a barrier by an all-reduce is nothing to do anything
+ * about. */
+static bool matters(int id)
 {
-    unsigned long long moved = 0, left[SLR_COLLECTIVES];
-    int of = SLR_ALL_GATHER;
-    for (int id = 0; id < SLR_COLLECTIVES; id++) {
-        moved += C(of[id].moved_bytes);
-        left[id] = less(C(of[id].bytes), C(of[id].moved_bytes));
-    }
-    for (int id = 0; id < SLR_COLLECTIVES; id++)
-        of = left[id] > left[of] && left[id] > moved ? id : of;
-    return of;
+    unsigned long long all = 0;
+    for (int other = 0; other < SLR_COLLECTIVES; other++)
+        all += C(of[other].bytes);
+    return 100 * less(C(of[id].bytes), C(of[id].moved_bytes)) >= all;
+}
+
+/* Why calls of a collective stayed with NCCL. */
+static void add_left(struct text *t, int id)
+{
+    const unsigned long long left = less(C(of[id].calls), C(of[id].moved));
+    const enum slr_reason why = most(slr_counters.of[id].by_reason, SLR_R_NOT_TRACKED, SLR_R_FUSED);
+    if (left == 0 || why == SLR_R_FUSED || !matters(id))
+        return;
+    append(t, "; %llu %s%s stayed with NCCL, ", left, slr_collectives[id].words, left > 1 ? "s" : "");
+    if (C(of[id].by_reason[why]) < left)
+        append(t, "%llu of them ", C(of[id].by_reason[why]));
+    append(t, "for ");
+    add_reason(t, why);
 }
 
 /* Why calls stayed with NCCL; where no gather did, why no GEMM ran in parts. */
 static void add_why(struct text *t, const struct slr_totals *n)
 {
-    const int of = told_of();
-    const unsigned long long passed = less(C(of[of].calls), C(of[of].moved));
-    enum slr_reason pass = most(slr_counters.of[of].by_reason, SLR_R_NOT_TRACKED, SLR_R_FUSED);
     enum slr_reason join = most(slr_counters.of[SLR_ALL_GATHER].by_reason, SLR_R_JOIN_OTHER_OP, SLR_R_COUNT);
-    if (passed > 0 && pass != SLR_R_FUSED) {
-        append(t, "; %llu %s%sstayed with NCCL, %llu of them for ", passed,
-               of == SLR_ALL_GATHER ? "" : slr_collectives[of].words, of == SLR_ALL_GATHER ? "" : "s ",
-               C(of[of].by_reason[pass]));
-        add_reason(t, pass);
-    }
+    for (int id = 0; id < SLR_COLLECTIVES; id++)
+        add_left(t, id);
     if (n->passed == 0 && n->fused == 0 && n->substituted > 0 && join != SLR_R_COUNT) {
         append(t, "; no GEMM ran in parts, mostly for ");
         add_reason(t, join);

@@ -70,7 +70,7 @@ Test(closing, the_main_reason_and_its_cure)
     count(SLR_R_MEASURED, 3);
     count(SLR_R_FUSED, 30);
     cr_expect(strstr(text(), "3 of 10 all-gathers"), "%s", text());
-    cr_expect(strstr(text(), "; 7 stayed with NCCL, 4 of them for below_min_bytes ("), "%s", text());
+    cr_expect(strstr(text(), "; 7 all-gathers stayed with NCCL, 4 of them for below_min_bytes ("), "%s", text());
     cr_expect(strstr(text(), "): lower SLIPRING_MIN_BYTES"), "%s", text());
     count(SLR_R_MEASURED, 3);
     cr_expect(strstr(text(), "6 of them for measured (NCCL was measured"), "%s", text());
@@ -141,8 +141,8 @@ Test(closing, all_reduces)
                      "both as their GEMMs completed the parts");
 }
 
-/* Of what NCCL has moved most bytes of, if these are more than went over the ring. */
-Test(closing, why_all_reduces_stayed_with_nccl)
+/* Of each collective that has a hundredth of the bytes, or more. */
+Test(closing, why_calls_stayed_with_nccl)
 {
     slr_counters.of[SLR_ALL_REDUCE].calls = 9;
     slr_counters.of[SLR_ALL_REDUCE].moved = 4;
@@ -152,14 +152,16 @@ Test(closing, why_all_reduces_stayed_with_nccl)
     slr_counters.of[SLR_ALL_REDUCE].bytes = 1000;
     slr_counters.of[SLR_ALL_REDUCE].moved_bytes = 400;
     cr_expect(strstr(text(), "; 5 all-reduces stayed with NCCL, 3 of them for below_min_bytes ("), "%s", text());
-    slr_counters.of[SLR_ALL_GATHER].calls = slr_counters.of[SLR_ALL_GATHER].by_reason[SLR_R_MEASURED] = 5;
-    slr_counters.of[SLR_ALL_GATHER].bytes = 599;
+    slr_counters.of[SLR_ALL_GATHER].calls = slr_counters.of[SLR_ALL_GATHER].by_reason[SLR_R_MEASURED] = 1;
+    slr_counters.of[SLR_ALL_GATHER].bytes = 10;
     cr_expect(strstr(text(), "; 5 all-reduces stayed with NCCL"), "%s", text());
-    slr_counters.of[SLR_ALL_GATHER].bytes = 600;
-    cr_expect(strstr(text(), "; 5 stayed with NCCL, 5 of them for measured ("), "%s", text());
-    slr_counters.of[SLR_ALL_GATHER].bytes = slr_counters.of[SLR_ALL_GATHER].moved_bytes = 200;
-    slr_counters.of[SLR_ALL_GATHER].moved = 5;
-    cr_expect_not(strstr(text(), "stayed with NCCL"), "%s", text());
+    cr_expect_not(strstr(text(), "measured"), "%s", text());
+    slr_counters.of[SLR_ALL_GATHER].bytes = 11;
+    cr_expect(strstr(text(), "; 1 all-gather stayed with NCCL, for measured ("), "%s", text());
+    cr_expect(strstr(text(), "; 5 all-reduces stayed with NCCL"), "%s", text());
+    slr_counters.of[SLR_ALL_REDUCE].moved = 9;
+    slr_counters.of[SLR_ALL_REDUCE].moved_bytes = 1000;
+    cr_expect_not(strstr(text(), "all-reduces stayed with NCCL"), "%s", text());
 }
 
 Test(closing, a_small_buffer_is_not_overrun)
