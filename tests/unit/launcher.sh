@@ -206,6 +206,8 @@ expect 'a path that NCCL would cut' 'STATIC_PLUGIN none' "$s" run --lib "$long/l
 
 # env, version, help, misuse.
 expect version "$("$tables" --version)" "$s" --version
+expect -V "$("$tables" --version)" "$s" -V
+expect 'the command version' "$("$tables" --version)" "$s" version
 expect help "$("$tables" usage)" "$s" --help
 for command in run env softgpu; do
     for option in --help -h; do
@@ -241,7 +243,9 @@ P
 "$s" env --markdown | grep -q '^| `SLIPRING_CHUNKS` |' || fail "env --markdown"
 refuses 'env, bad option' 2 'no option' "$s" env --colour
 refuses 'no table tool' 1 'slipring-tables was not found' "$work/empty/bin/slipring" env
-refuses 'unknown command' 2 'no command fly' "$s" fly
+refuses 'unknown command' 2 'no command fly$' "$s" fly
+refuses 'mistyped command' 2 'no command reprot; did you mean report?$' "$s" reprot
+refuses 'mistyped command' 2 'no command docter; did you mean doctor?$' "$s" docter
 refuses 'no command' 2 'usage' "$s"
 refuses 'nothing to run' 2 'needs a command' "$s" run --set strict=on
 refuses 'bad option' 2 'no option --fast' "$s" run --fast true
