@@ -140,7 +140,7 @@ await_beside() {
 # `details` the end of what the first of them printed: other steps come behind, and hide it.
 note_failures() {
     local dir=$SLR_ROOT/$1 names name
-    names=$(sed -nE 's/.* Test +#[0-9]+: ([^ ]+) \.*\*\*\*.*/\1/p' "$dir/ctest.log" | sort -u)
+    names=$(sed -nE '/\*\*\*Skipped/d; s/.* Test +#[0-9]+: ([^ ]+) \.*\*\*\*.*/\1/p' "$dir/ctest.log" | sort -u)
     [ -n "$names" ] || return 0
     [ "$2" = 0 ] && failing="passed when repeated: "
     failing+=$(paste -sd ' ' <<<"$names")
