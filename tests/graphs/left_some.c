@@ -116,23 +116,33 @@ static ncclResult_t captured(struct gather *g, ncclComm_t comm, cudaStream_t str
     return e;
 }
 
-static ncclResult_t leave(const struct plan *p, struct gather *g, ncclComm_t comm, ncclComm_t other,
+/* What a rank launches: recorded while the communicator is whole. */
+struct launch {
+    struct gather apart;
+    cudaStream_t on;
+    cudaGraphExec_t exec; /* NULL: nothing */
+};
+
+static void prepare(struct launch *l, const struct plan *p, struct gather *g, ncclComm_t comm, ncclComm_t other,
+                    cudaStream_t stream)
+{
+    l->on = stream;
+    if (strcmp(p->how, "beside") == 0) { /* nothing of the graph holds up what comes on the stream, or meets it */
+        CUDA(cudaStreamCreateWithFlags(&l->on, cudaStreamNonBlocking));
+        gather_alloc(&l->apart, g->rank, g->nranks, SHARD);
+        g = &l->apart;
+    }
+    l->exec = record(p->how, g, comm, other, stream);
+}
+
+static ncclResult_t leave(const struct plan *p, struct launch *l, struct gather *g, ncclComm_t comm,
                           cudaStream_t stream)
 {
-    struct gather apart;
-    cudaStream_t on = stream;
     if (strcmp(p->how, "captured") == 0)
         return captured(g, comm, stream);
-    if (strcmp(p->how, "beside") == 0) { /* nothing of the graph holds up what comes on the stream, or meets it */
-        CUDA(cudaStreamCreateWithFlags(&on, cudaStreamNonBlocking));
-        gather_alloc(&apart, g->rank, g->nranks, SHARD);
-        g = &apart;
-    }
-    cudaGraphExec_t exec = record(p->how, g, comm, other, stream);
-    if (!exec)
+    if (!l->exec)
         return in_region(g, comm, stream, strcmp(p->how, "group") == 0);
-    CUDA(cudaGraphLaunch(exec, on));
-    CUDA(cudaGraphExecDestroy(exec)); /* what is in flight goes on; NCCL's abort waits for the last graph */
+    CUDA(cudaGraphLaunch(l->exec, l->on));
     return ncclSuccess;
 }
 
@@ -167,6 +177,8 @@ static void body(struct rank *r)
 {
     const struct plan *p = r->arg;
     struct gather g;
+    struct launch launch = {.exec = NULL};
+    const bool leaves = r->rank == p->leaving, turned = !leaves && strcmp(p->how, "turned") == 0;
     cudaStream_t stream;
     ncclComm_t comm, other;
     NCCL(ncclCommInitRank(&comm, r->nranks, r->id, r->rank));
@@ -180,12 +192,15 @@ static void body(struct rank *r)
         gather_call(&g, comm, stream);
         gather_check(&g, i, stream, "before");
     }
-    bool refused = r->rank == p->leaving && leave(p, &g, comm, other, stream) != ncclSuccess;
-    for (int i = 0; i < (r->rank == p->leaving ? p->later : 1) && !refused; i++)
+    if (leaves || turned)
+        prepare(&launch, p, &g, comm, other, stream);
+    bool refused = leaves && leave(p, &launch, &g, comm, stream) != ncclSuccess;
+    for (int i = 0; i < (leaves ? p->later : 1) && !refused; i++)
         refused = call(&g, comm, stream) != ncclSuccess;
-    if (r->rank != p->leaving && strcmp(p->how, "turned") == 0)
-        refused = refused || leave(p, &g, comm, other, stream) != ncclSuccess;
+    refused = refused || (turned && leave(p, &launch, &g, comm, stream) != ncclSuccess);
     EXPECT(refused || await_error(comm, stream), "rank %d: no error in time", r->rank);
+    if (launch.exec)
+        CUDA(cudaGraphExecDestroy(launch.exec)); /* what is in flight goes on; NCCL's abort waits for the last graph */
     NCCL(ncclCommAbort(comm));
     NCCL(ncclCommAbort(other));
     CUDA(cudaStreamSynchronize(stream));
