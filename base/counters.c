@@ -89,9 +89,9 @@ void slr_counters_tick(uint64_t now)
     enum { FIRST_MS = 10000, MOST_MS = 60000 };
     static uint64_t next, told;
     static unsigned pause;
-    const uint64_t made = calls();
     if (next && now < next)
         return;
+    const uint64_t made = calls();
     if (next && made != told)
         log_counts(false);
     told = made;

@@ -77,8 +77,9 @@ void slr_counters_total(struct slr_totals *t);
  * none without calls. */
 void slr_counters_log(void);
 
-/* Called again and again by one thread, with slr_now_ms(). The same, but "totals", 10 s after the first time, 20 and 40 s
- * later, and then each minute in which there have been calls: what is known of a process that does not come to its end. */
+/* Called again and again by one thread, with slr_now_ms(). The same, but "totals", 10 s after the first time, 20 and
+ * 40 s later, and then each minute, if there have been calls: what is known of a process that does not come to its
+ * end. */
 void slr_counters_tick(uint64_t now);
 
 #endif

@@ -105,9 +105,9 @@ static const char *error_text(int error)
 #endif
 }
 
-/* A pipe that nobody reads raises SIGPIPE, which would end a program that never wrote to it itself:
+/* 0, or an errno value. A pipe that nobody reads raises SIGPIPE, which would end a program that never wrote to it itself:
  * the signal is held back. */
-static bool write_quietly(int fd, const char *line, size_t len)
+static int write_quietly(int fd, const char *line, size_t len)
 {
     sigset_t pipe_only, before, pending;
     sigemptyset(&pipe_only);
@@ -118,13 +118,12 @@ static bool write_quietly(int fd, const char *line, size_t len)
     do
         wrote = write(fd, line, len);
     while (wrote < 0 && errno == EINTR);
-    if (wrote < 0 && errno == EPIPE && !sigismember(&pending, SIGPIPE))
+    const int error = wrote < 0 ? errno : wrote < (ssize_t)len ? ENOSPC : 0;
+    if (error == EPIPE && !sigismember(&pending, SIGPIPE))
         while (sigtimedwait(&pipe_only, NULL, &(struct timespec){0, 0}) < 0 && errno == EINTR)
             ;
-    const int error = errno;
     pthread_sigmask(SIG_SETMASK, &before, NULL);
-    errno = wrote < 0 ? error : ENOSPC; /* a part of a line fitted */
-    return wrote == (ssize_t)len;
+    return error;
 }
 
 static bool is_json(void)
@@ -229,8 +228,9 @@ static bool sink_write(const char *line, size_t len)
         forget_sink(fd);
         fd = ready_sink();
     }
-    if (fd >= 0 && !write_quietly(fd, line, len) && fd != STDERR_FILENO)
-        note_lost(errno);
+    const int error = fd >= 0 ? write_quietly(fd, line, len) : 0;
+    if (error && fd != STDERR_FILENO)
+        note_lost(error);
     return fd != STDERR_FILENO;
 }
 

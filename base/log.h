@@ -4,7 +4,8 @@
  * A line is one write(2) of at most SLR_LOG_LINE bytes; nothing is allocated and no lock is held
  * while formatting, so it may be written from any thread and inside an allocator's hooks. The sink
  * is opened at the first line, never before: a child that makes no communicator leaves no file
- * behind. Errors go to stderr as well, as text; and so does, once, that the file can not be written. An event's name, and fields in a format of our own:
+ * behind. Errors go to stderr as well, as text, and so does, once, that the file can not be written. An
+ * event's name, and fields in a format of our own:
  *
  *     slr_log(SLR_LOG_INFO, "substitute", "comm=%s rank=%d bytes=%llu reason=%s", ...);
  *

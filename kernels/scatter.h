@@ -89,8 +89,8 @@ struct slr_scatter {
     CUdeviceptr arrives[SLR_MAX_RANKS]; /* where rank r writes its shards: the own slots, in the mapping that r has */
 };
 
-/* How a shard counts: nearly equal pieces, far more than a GEMM has parts, and always as many; of a small shard some are
- * empty. shard > 0. The plan's `piece` says nothing. */
+/* How a shard counts: nearly equal pieces, far more than a GEMM has parts, and always as many; of a small shard some
+ * are empty. shard > 0. The plan's `piece` says nothing. */
 struct slr_plan slr_scatter_plan(size_t shard);
 
 /* Where so many pieces end, bytes of the shard: between elements. And of its first bytes: so many pieces end there or
