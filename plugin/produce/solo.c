@@ -94,10 +94,10 @@ bool slr_solo(CUstream stream)
 {
     pthread_mutex_lock(&lock);
     struct solo *s = solo_of(stream);
-    if (s)
+    if (s) {
         work_on(s);
-    if (s)
         s->unasked = 0;
+    }
     const bool is = s && s->thread && ++s->calls > EARLIER;
     pthread_mutex_unlock(&lock);
     return is;
@@ -114,8 +114,9 @@ bool slr_product_unused(const struct slr_product *p, const struct slr_call *call
 {
     const uintptr_t recv = (uintptr_t)call->recv;
     const struct slr_extent written = {recv, recv + call->bytes};
+    if (call->send == call->recv)
+        return true;
     const bool stood_before = p->joins == joins && !p->allocated;
     const bool unused = stood_before && !peers_reach(call) && !slr_ranges_meet(&p->used, written);
-    return call->send == call->recv ||
-           (unused && slr_solo(p->stream) && slr_solo(slr_stream_name(call->stream, false)));
+    return unused && slr_solo(p->stream) && slr_solo(slr_stream_name(call->stream, false));
 }
