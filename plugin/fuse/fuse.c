@@ -391,7 +391,7 @@ cublasStatus_t slr_gemm_call(struct slr_gemm *gemm)
             result = slr_gemm_whole(gemm);
     }
     if (!produced) /* behind it: what another thread has begun meanwhile may stand before it on the stream */
-        slr_product_operation(x.ctx);
+        slr_product_gemm(gemm, x.stream, x.ctx);
     note_beside(gemm, x.ctx);
     if (watch & SLR_GEMM_WATCH_TRIALS)
         slr_trials_gemm(gemm, x.stream, ran_on);

@@ -44,6 +44,8 @@ struct pair {
     const struct slr_collective *kind;
     size_t shard;
     bool copied; /* what is sent is a copy of what the GEMM writes */
+    bool
+        apart; /* that, or what is received is written elsewhere, has been so: it may be early on slr_solo_turn()'s terms */
     int balance; /* right more often than wrong, within bounds */
     /* GEMMs in parts, and those whose parts were sent. A buffer may be used again for what a copy makes: the GEMM has
      * written there, but long before. */
@@ -95,6 +97,7 @@ static void add_pair(const struct slr_call *call, const struct seen *writer)
                               .kind = call->flow->kind,
                               .shard = call->shard};
     pair->copied = writer->copied;
+    pair->apart |= pair->copied || (call->flow->kind->gets_all && call->send != call->recv);
     if (pair->balance < SURE)
         pair->balance++;
 }
@@ -330,7 +333,8 @@ static void fill(struct slr_product *p, const struct slr_gemm *gemm, CUstream st
     p->copied = false;
     p->bytes = shard * (size_t)p->comm->nranks;
     p->elem = slr_gemm_type_bytes(gemm->ctype);
-    p->used = slr_gemm_ranges(gemm);
+    p->used[0] = slr_gemm_ranges(gemm);
+    p->gemms = 1;
 }
 
 /* Under the communicator's lock. */
@@ -350,6 +354,7 @@ static bool produce(struct slr_comm *c, const struct slr_gemm *gemm, CUstream st
     bool good = false;
     if (p) {
         fill(p, gemm, stream, pair->gemm, pair->shard);
+        p->turn = pair->apart && !captured ? slr_solo_turn(stream) : 0;
         p->parts = cut(p, gemm, blocks, quantum, pair->kind->gets_all);
         good = put(p, gemm, captured);
     }

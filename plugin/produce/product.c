@@ -115,6 +115,51 @@ void slr_product_operation(CUcontext ctx)
         drop(ctx);
 }
 
+/* Under the lock. */
+static bool uses(const struct slr_product *p, struct slr_extent x)
+{
+    for (unsigned i = 0; i < p->gemms; i++)
+        if (slr_ranges_meet(&p->used[i], x))
+            return true;
+    return false;
+}
+
+bool slr_product_uses(const struct slr_product *p, CUdeviceptr at, size_t bytes)
+{
+    pthread_mutex_lock(&lock);
+    const bool used = uses(p, (struct slr_extent){at, at + bytes});
+    pthread_mutex_unlock(&lock);
+    return used;
+}
+
+/* Under the lock. On its stream; neither reads nor writes it; and there is room to remember what it does use. */
+static bool leaves_alone(const struct slr_product *p, const struct slr_ranges *used, CUstream stream)
+{
+    return p->stream == stream && p->gemms < SLR_PRODUCT_GEMMS &&
+           !slr_ranges_meet(used, (struct slr_extent){p->c, p->c + p->bytes});
+}
+
+void slr_product_gemm(struct slr_gemm *gemm, CUstream stream, CUcontext ctx)
+{
+    struct slr_ranges used;
+    if (!slr_product_any())
+        return;
+    const bool known = slr_gemm_describe(gemm) == SLR_R_FUSED;
+    if (known)
+        used = slr_gemm_ranges(gemm);
+    pthread_mutex_lock(&lock);
+    for (struct slr_product *p = list, *next; p; p = next) {
+        next = p->next;
+        if (p->ctx != ctx)
+            continue;
+        if (known && leaves_alone(p, &used, stream))
+            p->used[p->gemms++] = used;
+        else
+            take_off(p);
+    }
+    pthread_mutex_unlock(&lock);
+}
+
 /* The context of an operation on the stream: NULL where it can not be told. */
 static CUcontext context_of(CUstream stream)
 {
@@ -338,10 +383,8 @@ static bool is_on_device(CUdeviceptr at, CUdevice device)
 /* Nobody can notice that parts of the copy are made early. */
 static bool may_copy(const struct slr_product *p, const struct slr_observed *o, uint64_t joins)
 {
-    const uintptr_t to = (uintptr_t)o->end[0];
-    return !p->copied && p->joins == joins && slr_solo(p->stream) && !slr_reach_doubtful() &&
-           !slr_ranges_meet(&p->used, (struct slr_extent){to, to + o->bytes}) &&
-           is_on_device(o->end[0], p->comm->shared.device);
+    return !p->copied && p->joins == joins && slr_solo_still(p->stream, p->turn) && !slr_reach_doubtful() &&
+           !slr_product_uses(p, o->end[0], o->bytes) && is_on_device(o->end[0], p->comm->shared.device);
 }
 
 static enum slr_status open_copies(struct slr_product *p)
@@ -349,6 +392,8 @@ static enum slr_status open_copies(struct slr_product *p)
     int least = 0, greatest = 0;
     if (p->copies)
         return SLR_OK;
+    if (!p->copy)
+        SLR_TRY(SLR_CU(cuEventCreate, &p->copy, CU_EVENT_DISABLE_TIMING));
     SLR_TRY(SLR_CU(cuCtxGetStreamPriorityRange, &least, &greatest));
     return SLR_CU(cuStreamCreateWithPriority, &p->copies, CU_STREAM_NON_BLOCKING, greatest);
 }
@@ -369,7 +414,8 @@ static enum slr_status copy_parts(struct slr_product *p, CUdeviceptr to)
 static enum slr_status join_copies(const struct slr_product *p)
 {
     SLR_TRY(SLR_CU(cuEventRecord, p->event[p->parts - 1], p->copies));
-    return SLR_CU(cuStreamWaitEvent, p->stream, p->event[p->parts - 1], 0);
+    SLR_TRY(SLR_CU(cuStreamWaitEvent, p->stream, p->event[p->parts - 1], 0));
+    return SLR_CU(cuEventRecord, p->copy, p->stream);
 }
 
 static bool copy_all(struct slr_product *p, CUdeviceptr to)
@@ -398,6 +444,12 @@ static bool copy(struct slr_comm *c, const struct slr_observed *o, CUcontext ctx
         pthread_mutex_unlock(&lock);
     }
     return copied;
+}
+
+bool slr_product_runs(const struct slr_product *p)
+{
+    const CUevent end = p->copied ? p->copy : p->part[p->parts - 1].done;
+    return slr_real.cuEventQuery && slr_real.cuEventQuery(end) == CUDA_ERROR_NOT_READY;
 }
 
 bool slr_product_copy(const struct slr_observed *o, uint64_t joins)
@@ -447,8 +499,10 @@ void slr_product_close(struct slr_comm *c, bool gone)
         return;
     for (unsigned i = 0; i < SLR_PRODUCT_PARTS && !gone; i++)
         destroy(&p->event[i]);
-    if (!gone)
+    if (!gone) {
         destroy(&p->before);
+        destroy(&p->copy);
+    }
     if (p->copies && !gone)
         slr_real.cuStreamDestroy(p->copies);
     free(p);

@@ -21,6 +21,9 @@
  *                           parts are sent behind that
  *   memory is allocated     or given back in a stream's order: nothing is written. What is allocated may be there from
  *                           then on only, behind what another stream did with it: that is noted
+ *   a GEMM is enqueued      that cuBLAS is called for, on its stream, and that uses nothing of the output, as the
+ *                           one for the weights' gradient that frameworks put behind the one for the input's. What
+ *                           it does use is noted, and counts as the first one's. A few of them
  *   it is copied            whole, once, by one asynchronous copy on its stream: the copy is the product then, and all
  *                           that is said here of the output is so of the copy
  *
@@ -31,7 +34,7 @@
  *
  * Parts of the copy are written before the stream has come to it, so the copy is whole, and drops the product, where
  * that could be noticed. What stood on the stream before the GEMM is over when a part is. Nothing has come between GEMM
- * and copy, or else the product were not live. The GEMM must use nothing there, and no memory may have been allocated
+ * and copy but other GEMMs, or else the product were not live. None of these may use anything there, and no memory may have been allocated
  * since. And a gather that the GEMM has overtaken could use it, for which the stream is made to wait now: `joins` tells
  * that. Memory of other devices, with which a default stream has an order of its own, and of the host, for which the
  * driver may wait, is left alone.
@@ -45,7 +48,7 @@
  *
  * What other threads do while the parts are enqueued has no order with the GEMM: if it changes the output, what is
  * sent is uncertain without slipring, too. But it may use what is written early, a copy or a result elsewhere than in
- * the output: that is done on streams of one thread only (solo.c).
+ * the output: that is done where no other thread is on its way to the stream (solo.c).
  *
  * Events that other processes may record are not remembered. Events that may have been recorded unseen (graphs,
  * launches with events among their attributes) are recorded by operations, which drop it anyway.
@@ -61,6 +64,7 @@
 
 struct slr_call;
 struct slr_comm;
+struct slr_gemm;
 struct slr_observed;
 struct slr_product;
 
@@ -85,7 +89,10 @@ bool slr_product_any(void);
  * locks, as all that follow. */
 void slr_product_operation(CUcontext ctx);
 
-/* The same, on a stream, or on all. */
+/* A GEMM that leaves no product has been put on the stream, in the context: the exception, or not. */
+void slr_product_gemm(struct slr_gemm *gemm, CUstream stream, CUcontext ctx);
+
+/* An operation on a stream, or on all. */
 void slr_product_on_stream(CUstream stream);
 void slr_product_on_all(void);
 
@@ -96,10 +103,17 @@ void slr_product_observe(const struct slr_observed *o);
  * slr_pending_joins(), then. True: it has been made in parts. Else it drops products as any other. */
 bool slr_product_copy(const struct slr_observed *o, uint64_t joins);
 
-/* Whether anything may be written early on the stream, a name of slr_stream_name()'s, but into what the GEMM has made:
- * from the first such question on it is watched who works there (solo.c). And: the calling thread is about to put
- * something on the stream. */
-bool slr_solo(CUstream stream);
+/* Of one that has been taken. Whether the GEMM, or another one since, uses anything there. And whether it, or the copy,
+ * is still being made: then nobody has been told that it is there. */
+bool slr_product_uses(const struct slr_product *p, CUdeviceptr at, size_t bytes);
+bool slr_product_runs(const struct slr_product *p);
+
+/* Before a GEMM is put on the stream, a name of slr_stream_name()'s: a number that is the same as long as no other
+ * thread works there; 0: one may be about to. From the first such question on it is watched who does (solo.c). While it is
+ * still the same, something may be written early there, but into what the GEMM makes itself. And: the calling thread is
+ * about to put something on the stream. */
+uint64_t slr_solo_turn(CUstream stream);
+bool slr_solo_still(CUstream stream, uint64_t turn);
 void slr_solo_note(CUstream stream);
 
 /* Whether the result of the call, an all-reduce that sends it, may be written before the call's stream has come to the

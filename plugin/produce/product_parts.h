@@ -11,6 +11,7 @@ struct slr_comm;
 
 #define SLR_PRODUCT_PARTS 256
 #define SLR_PRODUCT_CARRIERS 4
+#define SLR_PRODUCT_GEMMS 4
 
 struct slr_product {
     struct slr_comm *comm;
@@ -20,14 +21,15 @@ struct slr_product {
     CUdeviceptr c;   /* or the copy of it */
     bool copied;
     size_t bytes, elem;
-    struct slr_ranges used; /* by the GEMM */
-    uint64_t joins;         /* before it: slr_pending_joins() */
-    bool blocking;          /* the stream, or what follows it: not non-blocking */
+    uint64_t joins; /* before it: slr_pending_joins() */
+    uint64_t turn;  /* likewise: slr_solo_turn() */
+    bool blocking;  /* the stream, or what follows it: not non-blocking */
     unsigned parts;
     struct slr_scatter_part part[SLR_PRODUCT_PARTS];
     CUevent event[SLR_PRODUCT_PARTS]; /* NULL: not made yet */
     CUevent before;  /* what stood on the stream that follows, in a capture before the GEMM; likewise */
     CUstream copies; /* parts of it, to where the program copies it; NULL: not made yet */
+    CUevent copy;    /* on the GEMM's stream, behind that; likewise */
     /* Measures the parts, for the timeline; NULL: nothing does. In a capture it is the product's. */
     struct slr_timing *timing;
     unsigned long long capture; /* in which it is expected; 0: it is not */
@@ -35,6 +37,8 @@ struct slr_product {
     /* Under the list's lock. */
     bool live;
     bool allocated; /* since the GEMM there has been memory that was not there before, in a stream's order */
+    struct slr_ranges used[SLR_PRODUCT_GEMMS]; /* by the GEMM, and by those that have come behind it */
+    unsigned gemms;
     CUstream follower;
     bool follows; /* there is one */
     CUevent carrier[SLR_PRODUCT_CARRIERS];

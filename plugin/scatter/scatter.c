@@ -194,12 +194,12 @@ void slr_scatter_describe(const struct slr_call *call, const struct slr_product 
         s->arrives[r] = ring->twin && slr_shared_same_process(&c->shared, r) ? ring->twin : ring->slots[c->rank];
 }
 
-/* Of an all-reduce that nothing stands before but its GEMM, or the copy behind that, which is not over yet: so nobody
- * knows that what is sent is there, and nobody can use it but who comes behind the call. */
+/* Of an all-reduce that nothing stands before but its GEMM, or the copy behind that, which is not over yet, and GEMMs
+ * elsewhere: so nobody knows that what is sent is there, and nobody can use it but who comes behind the call. */
 static bool unseen(const struct slr_call *call, const struct slr_product *p)
 {
     return p && call->flow->kind->gets_all && !call->verify && slr_product_unused(p, call, slr_pending_joins()) &&
-           slr_real.cuEventQuery && slr_real.cuEventQuery(p->part[p->parts - 1].done) == CUDA_ERROR_NOT_READY;
+           slr_product_runs(p);
 }
 
 static enum slr_status run(const struct slr_call *call, const struct slr_product *p, CUevent before)

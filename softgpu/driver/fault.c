@@ -2,7 +2,7 @@
 /* SOFTGPU_FAIL="cuMemAlloc_v2:3,cuIpcOpenMemHandle:1+=205": the n-th call (n+: from then on) fails, per process.
  * A name is an exported symbol or a base name (all its versions count together).
  * Instead of an error number: "=kill" the process is killed at that call, "=kill50" 50 ms later, "=stop" it stops,
- * "=sleep50" the call is delayed by 50 ms. */
+ * "=sleep50" the call is delayed by 50 ms, "=spin50" with the thread at work. */
 #include "sg.h"
 #include <signal.h>
 #include <stdlib.h>
@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #define MAX_FAULTS 32
-enum action { FAIL, KILL, STOP, SLEEP };
+enum action { FAIL, KILL, STOP, SLEEP, SPIN };
 static struct fault {
     char name[64];
     long n;
@@ -81,7 +81,7 @@ static void parse_action(struct fault *f, const char *text)
     static const struct {
         const char *name;
         enum action action;
-    } actions[] = {{"kill", KILL}, {"stop", STOP}, {"sleep", SLEEP}};
+    } actions[] = {{"kill", KILL}, {"stop", STOP}, {"sleep", SLEEP}, {"spin", SPIN}};
     for (size_t i = 0; i < sizeof(actions) / sizeof(actions[0]); i++) {
         size_t len = strlen(actions[i].name);
         if (strncmp(text, actions[i].name, len))
@@ -130,6 +130,16 @@ static void kill_in(long ms)
         kill(getpid(), SIGKILL);
 }
 
+/* As if the thread had been held up: it is not asleep. */
+static void spin(long ms)
+{
+    struct timespec begin, now;
+    clock_gettime(CLOCK_MONOTONIC, &begin);
+    do
+        clock_gettime(CLOCK_MONOTONIC, &now);
+    while ((now.tv_sec - begin.tv_sec) * 1000 + (now.tv_nsec - begin.tv_nsec) / 1000000 < ms);
+}
+
 static CUresult strike(const struct fault *f)
 {
     struct timespec ts = {f->ms / 1000, f->ms % 1000 * 1000000};
@@ -139,6 +149,8 @@ static CUresult strike(const struct fault *f)
         raise(SIGSTOP);
     else if (f->action == SLEEP)
         nanosleep(&ts, NULL);
+    else if (f->action == SPIN)
+        spin(f->ms);
     return f->error;
 }
 

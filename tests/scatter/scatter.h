@@ -54,6 +54,7 @@ struct site {
     size_t elem, count, all, got;                       /* bytes of an element; elements of a shard, of C, received */
     int scale;                                          /* all values are multiples of it */
     uint8_t *a, *b, *c, *bias, *recv, *spare, *scratch; /* spare, scratch: as large as C */
+    uint8_t *zeros;                                     /* NULL, or likewise */
     float *scalars;
     uint64_t turns;
 };
@@ -105,6 +106,8 @@ void gemm_close(struct world *w);
  * own (-1). */
 void site_gemm_part(struct site *t, int from, int first, int n, int beta, cudaStream_t stream);
 void site_gemm(struct site *t, cudaStream_t stream);
+/* Another one: so many elements of `to`, as many of `from` times the first of these. */
+void other_gemm(struct site *t, const void *from, void *to, int rows, cudaStream_t stream);
 
 /* ---- cases ---- */
 struct scatter_case {

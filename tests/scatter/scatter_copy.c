@@ -294,6 +294,98 @@ static void clone_allocated(struct turn *u)
     CUDA(cudaFreeAsync(copy, t->w->s));
 }
 
+/* ---- other GEMMs, as those of the weights' gradients ---- */
+
+enum { FEW_ROWS = 16, GEMMS = 5 };
+
+/* What the site's own GEMM has read is not needed any more. */
+static void reads(struct turn *u, const void *from)
+{
+    other_gemm(u->t, from, u->t->a, FEW_ROWS, u->t->w->s);
+}
+
+static void open_zeros(struct site *t)
+{
+    CUDA(cudaMalloc((void **)&t->zeros, t->all * t->elem));
+    CUDA(cudaMemset(t->zeros, 0, t->all * t->elem));
+}
+
+static void close_zeros(struct site *t)
+{
+    CUDA(cudaFree(t->zeros));
+}
+
+static void zeroes(struct turn *u, uint8_t *of)
+{
+    const struct site *t = u->t;
+    other_gemm(u->t, t->zeros, of + LOW(t) * t->elem, (int)(HIGH(t) - LOW(t)), t->w->s);
+}
+
+static void gemm_then_clone(struct turn *u)
+{
+    reads(u, u->t->spare);
+    clone_c(u);
+}
+
+static void clone_then_gemm(struct turn *u)
+{
+    clone_c(u);
+    reads(u, u->t->spare);
+}
+
+static void reads_copy(struct turn *u)
+{
+    reads(u, u->t->scratch);
+    clone_c(u);
+}
+
+static void zeroes_copy(struct turn *u)
+{
+    zeroes(u, u->t->scratch);
+    clone_c(u);
+}
+
+/* More than are remembered. */
+static void several_read_copy(struct turn *u)
+{
+    for (int i = 0; i < GEMMS; i++)
+        reads(u, u->t->spare);
+    reads_copy(u);
+}
+
+static void reads_clone(struct turn *u)
+{
+    clone_c(u);
+    reads(u, u->t->scratch);
+}
+
+static void zeroes_clone(struct turn *u)
+{
+    clone_c(u);
+    zeroes(u, u->t->scratch);
+}
+
+static void zeroes_c(struct turn *u)
+{
+    clone_c(u);
+    zeroes(u, u->t->c);
+}
+
+/* On the legacy default stream, which comes behind what reads the copy's place on another one; and the copy behind it. */
+static void gemm_on_legacy(struct turn *u)
+{
+    struct site *t = u->t;
+    struct world *w = t->w;
+    edge(w, 0, w->s, w->blocking[1]);
+    hold(w->blocking[1], 20);
+    other_gemm(t, t->scratch, t->zeros, FEW_ROWS, w->blocking[1]);
+    edge(w, 1, w->s, w->blocking[0]);
+    site_gemm(t, w->blocking[0]);
+    other_gemm(t, t->b, t->a, FEW_ROWS, NULL);
+    copy_all(u, t->scratch, t->c, w->blocking[0]);
+    edge(w, 2, w->blocking[0], w->s);
+}
+
 /* ---- another thread, on the GEMM's stream ---- */
 
 /* It reads what the copy is made to while the parts are enqueued. */
@@ -345,11 +437,12 @@ static void clone_into_b(struct turn *u)
 
 /* ---- learning ---- */
 
+static const struct other clones = {.between = clone_c, .call = send_clone, .expect = expect_clone};
+
 enum { MANY = 70, FEW = 12 }; /* more calls than are looked at where nothing is found; enough to learn */
 
 static void play_sites(struct world *w, const struct scatter_case *c, const struct other *first)
 {
-    static const struct other clones = {.between = clone_c, .call = send_clone, .expect = expect_clone};
     const struct shape other = {.type = BF16, .m = 40, .cols = 12, .k = 24};
     const struct shape *const shapes[] = {&usual, &other};
     for (int i = 0; i < LENGTH(shapes); i++) {
@@ -387,7 +480,6 @@ static size_t nodes_of_gemm(struct site *t)
 /* Copies are followed outside of graphs alone: there the GEMM is what it was before. */
 static void captured_body(struct world *w, const struct scatter_case *c)
 {
-    static const struct other clones = {.between = clone_c, .call = send_clone, .expect = expect_clone};
     struct site t;
     struct turn u;
     nccl_connects(w->comm, w->s);
@@ -404,6 +496,120 @@ static void captured_body(struct world *w, const struct scatter_case *c)
         wrong("rank %d: %s: a GEMM of %zu nodes, expected %zu", w->rank, c->name, now, before);
     turn_close(&u);
     site_close(&t);
+}
+
+/* ---- two threads, of which one works and the other sleeps, in turn ---- */
+
+enum { PASSES = 6, CALLS = 6, HELD = 3 };
+
+struct passes {
+    struct world *w;
+    struct turn *u;
+    const char *what;
+    void *out; /* as large as C */
+    pthread_barrier_t at;
+};
+
+/* The device comes to it when all is enqueued. */
+static void gemm_behind_hold(struct turn *u)
+{
+    hold(u->t->w->s, 20);
+    site_gemm(u->t, u->t->w->s);
+}
+
+static const struct other sends_clones = {
+    .make = gemm_behind_hold, .between = clone_c, .call = send_clone, .expect = expect_clone};
+
+static void passes_open(struct passes *p, struct world *w, const struct scatter_case *c, struct site *t, struct turn *u)
+{
+    *p = (struct passes){.w = w, .u = u, .what = c->name};
+    site_open(t, w, &usual);
+    turn_open(u, t);
+    CUDA(cudaMalloc(&p->out, t->all * t->elem));
+    CHECK(pthread_barrier_init(&p->at, NULL, 2) == 0, "no barrier");
+}
+
+static void passes_close(struct passes *p)
+{
+    pthread_barrier_destroy(&p->at);
+    CUDA(cudaFree(p->out));
+    struct site *t = p->u->t;
+    turn_close(p->u);
+    site_close(t);
+}
+
+static void pass(const struct passes *p)
+{
+    for (int i = 0; i < CALLS; i++) {
+        other_play(p->u, &sends_clones, NULL);
+        CUDA(cudaStreamSynchronize(p->w->s));
+        turn_check(p->u, p->what);
+    }
+}
+
+static void *second(void *one)
+{
+    struct passes *p = one;
+    CUDA(cudaSetDevice(rank_device(p->w->rank)));
+    for (int i = 0; i < PASSES; i += 2) {
+        pthread_barrier_wait(&p->at);
+        pass(p);
+        pthread_barrier_wait(&p->at);
+    }
+    return NULL;
+}
+
+static void in_turn_body(struct world *w, const struct scatter_case *c)
+{
+    struct passes p;
+    struct site t;
+    struct turn u;
+    pthread_t thread;
+    passes_open(&p, w, c, &t, &u);
+    CHECK(pthread_create(&thread, NULL, second, &p) == 0, "no thread");
+    for (int i = 0; i < PASSES; i += 2) {
+        pass(&p);
+        pthread_barrier_wait(&p.at);
+        pthread_barrier_wait(&p.at);
+    }
+    pthread_join(thread, NULL);
+    passes_close(&p);
+}
+
+/* It has called for a copy of what the clone is made to, and is held up on its way to the driver (SOFTGPU_FAIL). */
+static void *held(void *one)
+{
+    struct passes *p = one;
+    const struct site *t = p->u->t;
+    const int device = rank_device(p->w->rank);
+    CUDA(cudaSetDevice(device));
+    for (int i = 0; i < HELD; i++) {
+        pthread_barrier_wait(&p->at);
+        CUDA(cudaMemcpyPeerAsync(p->out, device, t->scratch, device, t->all * t->elem, p->w->s));
+        pthread_barrier_wait(&p->at);
+    }
+    return NULL;
+}
+
+static void held_body(struct world *w, const struct scatter_case *c)
+{
+    struct passes p;
+    struct site t;
+    struct turn u;
+    pthread_t thread;
+    passes_open(&p, w, c, &t, &u);
+    CHECK(pthread_create(&thread, NULL, held, &p) == 0, "no thread");
+    for (int i = 0; i < HELD; i++) {
+        pass(&p);
+        pthread_barrier_wait(&p.at);
+        sleep_ms(5);
+        pass(&p);
+        pthread_barrier_wait(&p.at);
+        CUDA(cudaMemcpyAsync(u.out, p.out, t.all * t.elem, cudaMemcpyDeviceToHost, w->s)); /* else it does not matter */
+        CUDA(cudaStreamSynchronize(w->s));
+    }
+    pthread_join(thread, NULL);
+    passes_close(&p);
 }
 
 #define COPY(name_, ...)                                                                                               \
@@ -426,19 +632,32 @@ const struct scatter_case copy_cases[] = {
     CLONE("into-c", into_c, expect_into_c, .model_after = is_received),
     CLONE("kept", send_c, expect_clone, .type = BF16),
     COPY("part", .make = clone_part, .call = send_clone, .expect = expect_part, .each = true),
-    COPY("prefix", .make = clone_prefix, .call = send_clone, .expect = expect_prefix),
-    COPY("of-other", .between = clone_spare, .call = send_clone, .expect = expect_spare),
-    COPY("by-other", .make = clone_by_other, .call = send_clone, .expect = expect_clone),
+    COPY("prefix", .always = &clones, .make = clone_prefix, .call = send_clone, .expect = expect_prefix),
+    COPY("of-other", .always = &clones, .between = clone_spare, .call = send_clone, .expect = expect_spare),
+    COPY("by-other", .always = &clones, .make = clone_by_other, .call = send_clone, .expect = expect_clone),
     COPY("twice", .between = clone_twice, .call = send_spare, .expect = expect_clone, .each = true),
     COPY("of-copy", .open = open_longer, .call = clone_of_clone, .expect = expect_in_clone),
     COPY("of-copy-always", .open = open_longer, .call = clone_of_clone, .expect = expect_in_clone, .each = true),
     COPY("c-changed", .between = then_change_c, .call = send_clone, .expect = expect_clone, .model_after = is_zero,
          .each = true),
     COPY("changed", .between = then_change_clone, .call = send_clone, .expect = expect_changed, .each = true),
-    COPY("on-third", .between = clone_on_third, .call = send_spare, .expect = expect_clone),
+    COPY("on-third", .always = &clones, .between = clone_on_third, .call = send_spare, .expect = expect_clone),
     COPY("gathered", .make = clone_over_gathered, .call = send_clone, .expect = expect_clone, .each = true),
     COPY("allocated", .call = clone_allocated),
     COPY("meanwhile", .make = clone_meanwhile, .call = send_spare, .expect = expect_meanwhile),
+    COPY("gemm-between-always", .between = gemm_then_clone, .call = send_clone, .expect = expect_clone, .each = true),
+    COPY("gemm-behind-always", .between = clone_then_gemm, .call = in_place, .expect = expect_in_place, .each = true),
+    COPY("gemm-reads-copy", .between = reads_copy, .call = send_clone, .expect = expect_clone),
+    COPY("gemm-zeroes-copy", .open = open_zeros, .close = close_zeros, .between = zeroes_copy, .call = send_clone,
+         .expect = expect_clone),
+    COPY("gemms-read-copy", .between = several_read_copy, .call = send_clone, .expect = expect_clone),
+    COPY("gemm-reads-clone", .between = reads_clone, .call = in_place, .expect = expect_in_place, .each = true),
+    COPY("gemm-zeroes-clone", .open = open_zeros, .close = close_zeros, .between = zeroes_clone, .call = send_clone,
+         .expect = expect_changed, .each = true),
+    COPY("gemm-zeroes-c", .open = open_zeros, .close = close_zeros, .between = zeroes_c, .call = send_clone,
+         .expect = expect_clone, .model_after = is_zero, .each = true),
+    COPY("gemm-on-legacy", .open = open_zeros, .close = close_zeros, .make = gemm_on_legacy, .call = send_clone,
+         .expect = expect_clone, .each = true),
     COPY("into-a", .call = clone_into_a),
     COPY("into-b", .call = clone_into_b, .type = FP32),
     {.name = "copy-later",
@@ -447,4 +666,6 @@ const struct scatter_case copy_cases[] = {
      .arg = &(const struct other){.between = clone_c, .call = send_clone, .expect = expect_clone}},
     {.name = "copy-too-late", .list = "copy-learnt", .body = sites_body, .arg = &(const struct other){.name = "C"}},
     {.name = "copy-captured", .list = "copy-learnt", .body = captured_body},
+    {.name = "copy-in-turn", .list = "copy-learnt", .body = in_turn_body},
+    {.name = "copy-held-up", .list = "copy-learnt", .body = held_body},
     {.name = NULL}};

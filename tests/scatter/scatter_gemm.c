@@ -138,3 +138,14 @@ void site_gemm(struct site *t, cudaStream_t stream)
 {
     site_gemm_part(t, 0, 0, t->n, -1, stream);
 }
+
+void other_gemm(struct site *t, const void *from, void *to, int rows, cudaStream_t stream)
+{
+    const cudaDataType type = cuda_type(t->shape.type);
+    const float alpha = 1, beta = 0;
+    cublasHandle_t h = t->w->blas;
+    BLAS(cublasSetStream(h, stream));
+    BLAS(cublasSetPointerMode(h, CUBLAS_POINTER_MODE_HOST));
+    BLAS(cublasGemmEx(h, CUBLAS_OP_N, CUBLAS_OP_N, rows, 1, 1, &alpha, from, type, rows, from, type, 1, &beta, to, type,
+                      rows, CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT));
+}

@@ -457,6 +457,12 @@ static void gemms_in_threads(struct turn *u)
     edge(w, 1, w->third, w->s);
 }
 
+/* Another GEMM reads where the result goes. */
+static void gemm_reads_recv(struct turn *u)
+{
+    other_gemm(u->t, u->t->recv, u->t->a, 16, u->t->w->s);
+}
+
 #define REUSE(name_, ...)                                                                                              \
     {                                                                                                                  \
         .name = "reuse-" name_, .list = "reuse", .body = wrong_body, .arg = &(const struct other)                      \
@@ -483,6 +489,7 @@ const struct scatter_case reuse_cases[] = {
     READ("recorded-again", recorded_again, call_on_side),
     REUSE("broadcast", .make = reduced_elsewhere, .expect = expect_broadcast),
     GATHERED("gathered", gathered, NULL),
+    REUSE("gathered-always", .make = gathered, .expect = expect_gathered, .each = true),
     GATHERED("gathered-told", gathered_told, call_on_side),
     GATHERED("gathered-on-side", gathered_on_side, call_on_side),
     GATHERED("gathered-on-side-joined", gathered_on_side_joined, call_on_side),
@@ -496,4 +503,5 @@ const struct scatter_case reuse_cases[] = {
     READ("meanwhile", meanwhile, NULL),
     READ("held-up", held_up, NULL),
     REUSE("gemms-in-threads", .make = gemms_in_threads),
+    REUSE("gemm-reads-recv-always", .between = gemm_reads_recv, .each = true),
     {.name = NULL}};

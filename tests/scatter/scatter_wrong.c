@@ -48,8 +48,8 @@ void wrong_body(struct world *w, const struct scatter_case *c)
 {
     /* What was learned, then the other ways, one after the other and between those that are as always. */
     static const char turns[] = ".........x..xx.x....x.x..";
-    static const struct other as_always;
-    const struct other *o = c->arg;
+    static const struct other usual_one;
+    const struct other *o = c->arg, *as_always = o->always ? o->always : &usual_one;
     struct shape shape = usual;
     struct turn each[BURST];
     struct site t;
@@ -66,7 +66,7 @@ void wrong_body(struct world *w, const struct scatter_case *c)
         turn_open(&each[i], &t);
     for (int at = 0; at + BURST < LENGTH(turns); at += BURST) {
         for (int i = 0; i < BURST; i++)
-            other_play(&each[i], turns[at + i] == 'x' || o->each ? o : &as_always, NULL);
+            other_play(&each[i], turns[at + i] == 'x' || o->each ? o : as_always, NULL);
         CUDA(cudaStreamSynchronize(w->s));
         for (int i = 0; i < BURST; i++)
             turn_check(&each[i], c->name);

@@ -29,7 +29,8 @@ struct other {
     int beta, ranks;
     int m, pad; /* of the shape, where it is not the usual one */
     enum elem type;
-    bool each; /* every turn is so, also those from which slipring learns */
+    bool each;                  /* every turn is so, also those from which slipring learns */
+    const struct other *always; /* those from which it learns, where they are not the usual ones */
 };
 
 #define OTHER(name_, ...)                                                                                              \
