@@ -32,13 +32,13 @@
  * addresses. In place the region of shard o in `recv` is free when o has said that it is summed: o had taken this
  * rank's contribution before. A rank whose shard is empty has nothing to sum, and says so where it would.
  *
- * Where an all-reduce is `early`, the meeting comes behind the sums: each part is added when it is computed, and
- * copies go on while the GEMM computes the next ones. Nothing stands between the GEMM and the call but other GEMMs, which
- * use nothing of all this, and the GEMM was not over when the call was made. In place, nobody has been told that the GEMM's output is there, so nobody looks at
- * it but who comes behind the call. A part of the own shard has been added when its event is over; a peer's region is
- * written when that peer has added this rank's part of it. Else, what stood on the stream before the GEMM is over when
- * its first part is, the GEMM uses nothing that is written, and no peer has that memory: its own GEMM, whose first
- * parts this rank has got, could still read it.
+ * Where an all-reduce is `early`, the meeting comes behind the sums: each part is added when it is computed, and copies
+ * go on while the GEMM computes the next ones. Nothing stands between the GEMM and the call but other GEMMs, which use
+ * nothing of all this, and the GEMM was not over when the call was made. In place, nobody has been told that the GEMM's
+ * output is there, so nobody looks at it but who comes behind the call. A part of the own shard has been added when its
+ * event is over; a peer's region is written when that peer has added this rank's part of it. Else, what stood on the
+ * stream before the GEMM is over when its first part is, the GEMM uses nothing that is written, and no peer has that
+ * memory: its own GEMM, whose first parts this rank has got, could still read it.
  *
  * A call is a meeting, as NCCL's: `recv` is written, and the call over, when the streams of all ranks have come
  * to it. So what stands before it on one rank may still use a peer's `recv`, and what comes behind it may look at

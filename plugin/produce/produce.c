@@ -44,8 +44,7 @@ struct pair {
     const struct slr_collective *kind;
     size_t shard;
     bool copied; /* what is sent is a copy of what the GEMM writes */
-    bool
-        apart; /* that, or what is received is written elsewhere, has been so: it may be early on slr_solo_turn()'s terms */
+    bool apart;  /* that has been so, or what is received was written elsewhere: something may be early there */
     int balance; /* right more often than wrong, within bounds */
     /* GEMMs in parts, and those whose parts were sent. A buffer may be used again for what a copy makes: the GEMM has
      * written there, but long before. */

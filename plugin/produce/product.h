@@ -33,11 +33,11 @@
  * is over, as on the GEMM's stream while the call, on another one, still sends.
  *
  * Parts of the copy are written before the stream has come to it, so the copy is whole, and drops the product, where
- * that could be noticed. What stood on the stream before the GEMM is over when a part is. Nothing has come between GEMM
- * and copy but other GEMMs, or else the product were not live. None of these may use anything there, and no memory may have been allocated
- * since. And a gather that the GEMM has overtaken could use it, for which the stream is made to wait now: `joins` tells
- * that. Memory of other devices, with which a default stream has an order of its own, and of the host, for which the
- * driver may wait, is left alone.
+ * that could be noticed. What stood on the stream before the GEMM is over when a part is. Nothing has come between
+ * GEMM and copy but other GEMMs, or else the product were not live. None of these may use anything there, and no
+ * memory may have been allocated since. And a gather that the GEMM has overtaken could use it, for which the stream
+ * is made to wait now: `joins` tells that. Memory of other devices, with which a default stream has an order of its
+ * own, and of the host, for which the driver may wait, is left alone.
  *
  * The legacy default stream makes streams wait, too: all that are not non-blocking come behind what it
  * waits for, and it comes behind what they wait for. So waits and records there are waits of such streams,
@@ -108,10 +108,10 @@ bool slr_product_copy(const struct slr_observed *o, uint64_t joins);
 bool slr_product_uses(const struct slr_product *p, CUdeviceptr at, size_t bytes);
 bool slr_product_runs(const struct slr_product *p);
 
-/* Before a GEMM is put on the stream, a name of slr_stream_name()'s: a number that is the same as long as no other
- * thread works there; 0: one may be about to. From the first such question on it is watched who does (solo.c). While it is
- * still the same, something may be written early there, but into what the GEMM makes itself. And: the calling thread is
- * about to put something on the stream. */
+/* Before a GEMM is put on the stream, a name of slr_stream_name()'s: a number that is the same as long as no other thread
+ * works there; 0: one may be about to. From the first such question on it is watched who does (solo.c). While it is still
+ * the same, something may be written early there, also elsewhere than into what the GEMM makes. And: the calling thread
+ * is about to put something on the stream. */
 uint64_t slr_solo_turn(CUstream stream);
 bool slr_solo_still(CUstream stream, uint64_t turn);
 void slr_solo_note(CUstream stream);

@@ -371,7 +371,7 @@ static void zeroes_c(struct turn *u)
     zeroes(u, u->t->c);
 }
 
-/* On the legacy default stream, which comes behind what reads the copy's place on another one; and the copy behind it. */
+/* On the legacy default stream, which comes behind what reads the copy's place on another; and the copy behind it. */
 static void gemm_on_legacy(struct turn *u)
 {
     struct site *t = u->t;
