@@ -11,3 +11,4 @@ foreach(what figures scatters tried advice json page broken runs endless verdict
 endforeach()
 
 program(report test_report.c UNIT LIBS slr_logs)
+program(job job.c LIBS ranks cudart cublas nccl)

@@ -24,11 +24,10 @@ enum { SITES_SHOWN = 40 }; /* rows of a table of call sites; more are summed up 
 void report_write(struct report *r, enum out_form form, bool bold, FILE *to);
 
 void report_glance(struct report *r);         /* report_glance.c */
-void report_verdict(struct report *r);        /* report_verdict.c: the first line of that */
+void report_verdict(struct report *r);        /* report_verdict.c: the first line */
 void report_sites(struct report *r);          /* report_sites.c */
 void report_scatters(struct report *r);       /* report_scatters.c */
 void report_places(struct report *r);         /* report_places.c: whether buffers are symmetric */
-void report_scatter_advice(struct report *r); /* the same; for report_advice.c */
 void report_trials(struct report *r);         /* report_trials.c: what was tried */
 void report_ways(struct report *r);           /* report_ways.c: which way call sites go since */
 void report_communicators(struct report *r);  /* report_comms.c */
@@ -93,10 +92,6 @@ bool report_way_times(const struct member *b, const struct site_way *w, double *
 extern const struct column caller_columns[2];
 void report_caller_rows(struct table *t, const char *site, const struct slr_names *names);
 void report_callers(struct report *r, struct table *t); /* with what the names are; nothing without rows */
-
-/* advice_joins.c, for report_advice.c. */
-void advise_joins(struct report *r);    /* what comes between gathers and GEMMs */
-void advise_readings(struct report *r); /* GEMMs that read something else */
 
 /* For report_differ.c. */
 void differ_counts(struct report *r, struct table *t); /* differ_counts.c */
