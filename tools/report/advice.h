@@ -31,6 +31,7 @@ void advice_add(struct advices *a, enum advice_kind kind, double cost, const cha
 /* Those of one cause each. */
 void advise_failures(struct report *r, struct advices *a); /* advice_failed.c */
 void advise_reasons(struct report *r, struct advices *a);  /* likewise: reasons that have a cure */
+void advise_unknown(struct report *r, struct advices *a);  /* report_verdict.c: to know whether it helps */
 void advise_late(struct report *r, struct advices *a);     /* late.c */
 void advise_sizes(struct report *r, struct advices *a);    /* advice_sizes.c */
 void advise_joins(struct report *r, struct advices *a);    /* advice_joins.c: what comes between gathers and GEMMs */

@@ -102,6 +102,7 @@ void report_advice(struct report *r)
     advise_readings(r, &a);
     advise_joins(r, &a);
     advise_memory(r, &a);
+    advise_unknown(r, &a);
     report_scatter_advice(r, &a);
     sort(&a);
     out_section(r->o, "advice", "What to do");
