@@ -38,6 +38,9 @@ void advise_joins(struct report *r, struct advices *a);    /* advice_joins.c: wh
 void advise_readings(struct report *r, struct advices *a); /* likewise: GEMMs that read something else */
 void report_scatter_advice(struct report *r, struct advices *a); /* report_scatters.c */
 
+/* report_notes.c. Ranks of a communicator without a log: how many, and a list of the first. */
+uint32_t report_absent(const struct report *r, const struct comm *c, char *list, size_t room);
+
 bool report_has_failed(const struct report *r); /* advice_failed.c: a communicator of the run has */
 
 /* A rank that reaches the calls of a communicator later than the others, who wait for it. */

@@ -63,6 +63,19 @@ bool report_has_failed(const struct report *r)
     return false;
 }
 
+static void put_absent(struct report *r, struct advices *a, const struct comm *c)
+{
+    char list[200];
+    const uint32_t n = report_absent(r, c, list, sizeof list);
+    if (n)
+        advice_add(
+            a, ADVICE_AWAY, 0,
+            "There is no log of rank%s %s%s, of communicator %s: what is summed up here is the others'. Without "
+            "slipring, or with SLIPRING_LOG=warn, a rank writes none, nor where its disk is full, which it says on "
+            "stderr.",
+            n > 1 ? "s" : "", list, n > 16 ? ", ..." : "", c->name);
+}
+
 /* Ranks whose logs have no end. */
 static void put_endless(struct report *r, struct advices *a)
 {
@@ -143,6 +156,7 @@ void advise_failures(struct report *r, struct advices *a)
         const struct member *b = first_failed(r, c);
         if (b)
             put_failed(r, a, c, b);
+        put_absent(r, a, c);
         if (!away_before(r, i))
             put_away(r, a, c);
     }

@@ -99,12 +99,13 @@ static void advise(struct report *r, struct advices *a, const struct sizes *s, c
     char least[FORM_ROOM], most[FORM_ROOM], value[FORM_ROOM];
     form_bytes(least, (double)s->least);
     advice_add(a, ADVICE_SIZE, s->cost,
-               "%s of all ranks, of %s%s%s in all, are below SLIPRING_MIN_BYTES. SLIPRING_MIN_BYTES=%s %s%s.", calls,
-               least, s->most > s->least ? " to " : "", s->most > s->least ? form_bytes(most, (double)s->most) : "",
-               as_setting(value, s->least),
-               trial_need(r) ? "has the ring tried for them, and those left to NCCL that it is faster with"
+               "%s of all ranks, of %s%s%s (all ranks' shards together), are below SLIPRING_MIN_BYTES. "
+               "SLIPRING_MIN_BYTES=%s %s%s.",
+               calls, least, s->most > s->least ? " to " : "",
+               s->most > s->least ? form_bytes(most, (double)s->most) : "", as_setting(value, s->least),
+               trial_need(r) ? "lets slipring try the ring for them; NCCL keeps those that it is faster with"
                              : "moves them, untried, as SLIPRING_TRIALS=0 says",
-               s->most < RARE ? "; so small, most are. Fewer and larger calls gain more" : "");
+               s->most < RARE ? ", as with most that are so small. Fewer and larger calls gain more" : "");
 }
 
 void advise_sizes(struct report *r, struct advices *a)

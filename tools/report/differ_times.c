@@ -53,7 +53,7 @@ static void compare(struct report *r, struct table *t, size_t site, const int64_
     size_t n = s->ranks.n;
     if (!memchr(named, false, n))
         return;
-    if (all_differ(r, t, site, value, what)) {
+    if (!memchr(named, true, n) && all_differ(r, t, site, value, what)) {
         memset(named, true, n);
         return;
     }
@@ -74,13 +74,24 @@ static void compare(struct report *r, struct table *t, size_t site, const int64_
     }
 }
 
-static void times_at(struct report *r, struct table *t, size_t site)
+/* A late rank makes the others wait: their times are its, and are not told again. */
+static bool waits(const struct comm *c, const struct late_list *late, uint32_t member)
+{
+    bool own = false;
+    for (size_t i = 0; i < late->n; i++)
+        own |= c->members.at[late->at[i].who] == member;
+    return late->n > 0 && !own;
+}
+
+static void times_at(struct report *r, struct table *t, size_t site, const struct late_list *late)
 {
     const struct site *s = &r->sites.list.at[site];
     int64_t *value = tool_alloc(s->ranks.n, sizeof *value);
     bool *named = tool_alloc(s->ranks.n, sizeof *named);
-    for (size_t i = 0; i < s->ranks.n; i++)
+    for (size_t i = 0; i < s->ranks.n; i++) {
         value[i] = s->ranks.at[i].median;
+        named[i] = waits(&r->m->comms.at[s->comm], late, s->ranks.at[i].member);
+    }
     compare(r, t, site, value, "gather time, median", named);
     for (size_t i = 0; i < s->ranks.n; i++)
         value[i] = s->ranks.at[i].exposed_median;
@@ -125,31 +136,25 @@ static void calls_at(struct report *r, struct table *t, size_t site)
     }
 }
 
-/* Who is late makes the others wait: their times are its, and are not told again. */
-static bool arrivals(struct report *r, struct table *t, const struct comm *c)
+static void arrivals(struct report *r, struct table *t, const struct comm *c, const struct late_list *late)
 {
-    struct late_list list = {0};
-    late_find(r, c, &list);
-    for (size_t i = 0; i < list.n; i++) {
-        const struct late *l = &list.at[i];
+    for (size_t i = 0; i < late->n; i++) {
+        const struct late *l = &late->at[i];
         char where[60], its[80], buf[FORM_ROOM];
         snprintf(where, sizeof where, "communicator %.16s", c->name);
         snprintf(its, sizeof its, "%s later, median", form_time(buf, l->median));
         differ_row(t, report_rank_label(r, &r->m->members.at[c->members.at[l->who]]), where, "reaches the calls", its,
                    "-");
     }
-    const bool any = list.n > 0;
-    vec_free(&list);
-    return any;
 }
 
-static void differ_at(struct report *r, struct table *t, size_t site, bool with_times)
+static void differ_at(struct report *r, struct table *t, size_t site, const struct late_list *late)
 {
     if (r->sites.list.at[site].ranks.n < 2)
         return;
     calls_at(r, t, site);
-    if (with_times && r->sites.list.at[site].traced >= FEW)
-        times_at(r, t, site);
+    if (r->sites.list.at[site].traced >= FEW)
+        times_at(r, t, site, late);
     endings_at(r, t, site);
 }
 
@@ -157,9 +162,12 @@ void differ_times(struct report *r, struct table *t)
 {
     for (size_t i = 0; i < r->run->comms.n; i++) {
         const uint32_t comm = r->run->comms.at[i];
-        const bool late = arrivals(r, t, &r->m->comms.at[comm]);
+        struct late_list late = {0};
+        late_find(r, &r->m->comms.at[comm], &late);
+        arrivals(r, t, &r->m->comms.at[comm], &late);
         for (size_t k = 0; k < r->sites.list.n; k++)
             if (r->sites.list.at[k].comm == comm)
-                differ_at(r, t, k, !late);
+                differ_at(r, t, k, &late);
+        vec_free(&late);
     }
 }

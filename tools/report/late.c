@@ -5,6 +5,7 @@
 #include "tools/report/advice.h"
 
 enum { SAMPLE = 1000, RANKS_MOST = 128 };       /* calls that are looked at, about; of more ranks none are */
+static const double worth = 0.01;               /* part of the run: less is not worth a word */
 static const double share = 0.25, least = 10e3; /* of a mean gather, and 10 us: less is no lateness */
 
 static bool one_host(const struct report *r, const struct comm *c)
@@ -93,12 +94,16 @@ void advise_late(struct report *r, struct advices *a)
         for (size_t k = 0; k < list.n; k++) {
             const struct late *l = &list.at[k];
             char time[FORM_ROOM];
+            if (l->cost < worth * (double)(r->run->last_ts - r->run->first_ts))
+                continue;
             const char *label = report_rank_label(r, &r->m->members.at[c->members.at[l->who]]);
+            const bool many = c->members.n > 2;
             advice_add(a, ADVICE_LATE, l->cost,
                        "%s comes late: %s behind the other%s (median), in %" PRIu64 " of %" PRIu64
-                       " calls. They wait for it, whatever moves the data. Look at what %s does before these calls and "
-                       "the others do not: more work, a slower GPU, input, output, other processes.",
-                       label, form_time(time, l->median), c->members.n > 2 ? "s" : "", l->calls, l->of, label);
+                       " calls. The other%s wait%s for it, whatever moves the data. Look at what %s does before these "
+                       "calls and the other%s not: more work, a slower GPU, input, output, other processes.",
+                       label, form_time(time, l->median), many ? "s" : " rank", l->calls, l->of, many ? "s" : " rank",
+                       many ? "" : "s", label, many ? "s do" : " rank does");
         }
         vec_free(&list);
     }

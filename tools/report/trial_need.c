@@ -22,16 +22,20 @@ static uint64_t value_of(const struct process *p, enum slr_setting_id id)
     return slr_setting_value(row, text, &value) == 0 ? value : 0;
 }
 
+/* The smallest number of rounds of all ranks counts. A process without its line has those of the others. */
 uint64_t trial_need(const struct report *r)
 {
-    uint64_t rounds = UINT64_MAX, after = 0;
-    for (size_t i = 0; i < r->run->processes.n; i++) {
+    const struct process defaults = {0};
+    uint64_t rounds = value_of(&defaults, SLR_S_TRIALS), after = value_of(&defaults, SLR_S_TRIALS_AFTER);
+    for (size_t i = 0, told = 0; i < r->run->processes.n; i++) {
         const struct process *p = &r->m->processes.at[r->run->processes.at[i]];
-        const uint64_t own = value_of(p, SLR_S_TRIALS), calls = value_of(p, SLR_S_TRIALS_AFTER);
-        rounds = own < rounds ? own : rounds;
-        after = calls > after ? calls : after;
+        const uint64_t own = value_of(p, SLR_S_TRIALS);
+        if (!p->settings)
+            continue;
+        rounds = !told++ || own < rounds ? own : rounds;
+        after = value_of(p, SLR_S_TRIALS_AFTER);
     }
-    return rounds == 0 || rounds == UINT64_MAX ? 0 : after + (WAYS + DUEL) * rounds + BETWEEN;
+    return rounds ? after + (WAYS + DUEL) * rounds + BETWEEN : 0;
 }
 
 /* What rank 0 says at the end of each site; of the size's the one with most calls. NULL: nothing of that size. */
