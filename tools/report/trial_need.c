@@ -3,10 +3,8 @@
 #include <inttypes.h>
 #include <string.h>
 #include "base/settings.h"
+#include "plugin/trials/ways.h"
 #include "tools/report/advice.h"
-
-/* Calls: of the ways in a round, of a duel in a round, and until the duel begins and what it found holds. */
-enum { WAYS = 28, DUEL = 24, BETWEEN = 64 };
 
 /* The value of a setting in a process, whose line `process` names those that are given: "MIN_BYTES=0 TRIALS=0". */
 static uint64_t value_of(const struct process *p, enum slr_setting_id id)
@@ -35,7 +33,7 @@ uint64_t trial_need(const struct report *r)
         rounds = !told++ || own < rounds ? own : rounds;
         after = value_of(p, SLR_S_TRIALS_AFTER);
     }
-    return rounds ? after + (WAYS + DUEL) * rounds + BETWEEN : 0;
+    return slr_trial_need(rounds, after);
 }
 
 /* What rank 0 says at the end of each site; of the size's the one with most calls. NULL: nothing of that size. */
