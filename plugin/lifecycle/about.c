@@ -296,16 +296,10 @@ const char *slr_closing_text(char *text, size_t size)
     return text;
 }
 
-static bool is_rank0(void)
-{
-    const char *starters = slr_log_starter_rank();
-    return slr_launched_rank0() && (!starters || strtoul(starters, NULL, 10) == 0);
-}
-
 void slr_closing_say(void)
 {
     char text[SLR_LOG_LINE];
-    if (slr_launched() == SLR_LAUNCHED_QUIET || !slr_log_enabled(SLR_LOG_WARN) || !is_rank0())
+    if (slr_launched() == SLR_LAUNCHED_QUIET || !slr_log_enabled(SLR_LOG_WARN) || !slr_launched_rank0())
         return;
     if (*slr_closing_text(text, sizeof text) && slr_launched_first())
         slr_log_tell(STDERR_FILENO, "job", text);

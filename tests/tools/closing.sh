@@ -59,6 +59,16 @@ none='^slipring: no process with libslipring.so made an NCCL communicator'
     esac
 }
 
+# Rank 0 is killed: who has started the job says so. The other rank tells of its communicator.
+# shellcheck disable=SC2086 # words
+{
+    lost='^slipring: nothing is known of the job, as rank 0 has not come to its end|communicator_failed'
+    says 'rank 0 killed' 2 "$lost" run -- bash -c '"$@"; :' bash $job --kill-rank 0 --kill-at whole:1 --iters 400 --grace 1
+    grep -q 'slipring report' "$work/err" || fail 'rank 0 killed: not said'
+    says 'rank 0 killed, level off' 0 none run --set log=off -- bash -c '"$@"; :' bash $job --kill-rank 0 --kill-at whole:1 --grace 1
+    says 'rank 0 killed, elsewhere' 1 communicator_failed env RANK=1 "$launcher" run --lib "$library" -- bash -c '"$@"; :' bash $job --kill-rank 0 --kill-at whole:1 --iters 400 --grace 1
+}
+
 # Nothing came of it.
 says 'no communicator' 1 "$none" run -- ls /
 says 'no communicator, of several processes' 1 "$none" run -- bash -c 'ls /; (ls /; ls /); ls /'
