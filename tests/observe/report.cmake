@@ -14,6 +14,6 @@ endforeach()
 program(job job.c LIBS ranks cudart cublas nccl)
 add_test(NAME report_jobs COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/jobs.py --launcher ${PROJECT_SOURCE_DIR}/LD_PRELOAD/slipring --lib $<TARGET_FILE:slipring> --softgpu ${SOFTGPU_DIR}
   --job $<TARGET_FILE:job> --other $<TARGET_FILE:fault_other_version> --report $<TARGET_FILE:slipring-report>)
-set_tests_properties(report_jobs PROPERTIES TIMEOUT 240 COST 15 LABELS report)
+set_tests_properties(report_jobs PROPERTIES TIMEOUT 240 COST 15 LABELS report ENVIRONMENT "TEST_PRELOAD_FIRST=${SLIPRING_PRELOAD_FIRST}")
 
 program(report test_report.c UNIT LIBS slr_logs)

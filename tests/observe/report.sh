@@ -83,7 +83,7 @@ END
         has "$dir/told" "$told"
     done <<'END'
 s/=450M/=449M/ advice.on.room
-s/not.tried.to/tried.to/ to.the.end
+s/not.compared.to/compared.to/ to.the.end
 s/44.of.80/43.of.80/ wrong.guesses
 s/4096.x.8192/4096.x.4096/ GEMM
 s/36.fused/35.fused/ measured
@@ -183,9 +183,9 @@ advice() {
     advises transpose 1 "gemm_transpose (7 calls" "F.linear(gathered_x, W)" "gathered_x.T @ g" "B with op N or A with op T" "SLIPRING_SPLIT_K=all"
     advises order 4 "- Communicator c0ffee01 failed at call 9 on rank 0 because of rank 1: the peer's process ended\..*- 2.00 ms of the run: cuLaunchKernel, .*- 1.00 ms of the run: cuStreamSynchronize, .*- gemm_transpose (7 calls"
     advises slots 1 "Reduce-scatter #[0-9] is sent behind its GEMM and not part by part, as its shards do not fit the staging slots: SLIPRING_SLOT_BYTES=4M is room enough"
-    advises untried_off 1 "tried to the end: SLIPRING_TRIALS=0 says that nothing is tried"
+    advises untried_off 1 "compared to the end: SLIPRING_TRIALS=0 says that nothing is tried"
     advises untried_cublas 1 "CUBLAS_WORKSPACE_CONFIG"
-    advises untried_few 1 "tried to the end: 40 calls, and it takes up to 176\."
+    advises untried_few 1 "compared to the end: 40 calls, and it takes up to 176\."
     advises untried_unmeasured 1 "2900 calls were enough, but in half of the rounds or more their times could not be measured"
     advises untried_many 1 "more call sites than are tried"
     advises untried_once 0 "Nothing here suggests a change"

@@ -378,7 +378,8 @@ static void advise_untried(struct report *r, struct advices *a, const struct sca
     if (why == UNTRIED_FEW && calls < ONCE)
         return;
     advice_add(a, ADVICE_REST, 0,
-               "%s: its ways were not tried to the end: %s%s. SLIPRING_%s=always uses the ring from the first call on.",
+               "%s: ring and NCCL were not compared to the end: %s%s. SLIPRING_%s=always uses the ring from the first "
+               "call on.",
                name_of(name, s, i), untried_words(words, r, why, calls),
                report_count(r, slr_reason_name(SLR_R_GRAPH)) ? ", outside of CUDA graphs, in which nothing is tried"
                                                              : "",
@@ -391,12 +392,13 @@ static void advise_guesses(struct report *r, struct advices *a)
     const double made = report_sum(r, F_SCATTERS_PRODUCED), used = report_sum(r, F_SCATTERS_FUSED);
     const double calls = report_sum(r, F_SCATTERS) + report_sum(r, F_REDUCES);
     if (made - used >= WRONG_LEAST && made - used > made / 4 && made - used > calls / 16) /* else it has been learnt */
-        advice_add(a, ADVICE_REST, 0,
-                   "%.0f of %.0f GEMMs that were computed in blocks were not followed by the call that was expected to "
-                   "send what they compute: something else is put on a stream of the device in between, or GEMMs of "
-                   "the same shape also have other uses. Where what is in between can be moved, blocks are sent while "
-                   "the next ones are computed.",
-                   made - used, made);
+        advice_add(
+            a, ADVICE_REST, 0,
+            "%.0f of %.0f GEMMs that were computed in blocks, for a reduce-scatter or all-reduce to send each block "
+            "early, were then sent as a whole: something else is put on a stream of the device in between, or GEMMs "
+            "of the same shape have other uses as well. Where what is in between can be moved, blocks are sent while "
+            "the next ones are computed.",
+            made - used, made);
 }
 
 void report_scatter_advice(struct report *r, struct advices *a)
