@@ -70,6 +70,7 @@ CASES = {
     "untried_many": [scatter("pass", SHARD, "reduce_scatter_untried"), way(2 * SHARD, "measured", 400)],
     "untried_once": [scatter("pass", SHARD, "reduce_scatter_untried"), way(SHARD, "unmeasured", 1)],
     # Of three sizes the two that are worth it.
+    "tiny": [("pass", dict(op="allgather", shard=8, count=4, dtype="bf16", in_place=0, reason="below_min_bytes")), ("count", dict(reason="below_min_bytes", n=5))],
     "sizes": [("pass", dict(op="allgather", shard=8, count=4, dtype="bf16", in_place=0, reason="below_min_bytes")), scatter("pass", 96 << 10, "below_min_bytes"),
               scatter("pass", 1 << 20, "below_min_bytes"), ("count", dict(reason="below_min_bytes", n=5)), ("scatter_count", dict(reason="below_min_bytes", n=60))],
     "transpose": [("count", dict(reason="gemm_transpose", n=7))],

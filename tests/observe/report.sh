@@ -190,6 +190,7 @@ advice() {
     advises untried_many 1 "more call sites than are tried"
     advises untried_once 0 "Nothing here suggests a change"
     advises sizes 1 "- 60 reduce-scatters of all ranks, of 192 KiB to 2 MiB .* SLIPRING_MIN_BYTES=192K lets slipring try"
+    advises tiny 1 "Calls of less than 64 KiB .* are faster by NCCL.* leave slipring out"
     advises process 0 "Nothing"
     has "$dir/text" "^  Command  *python3 train.py --steps \`5\`" "^  Versions  *slipring 9.8.7, NCCL 2.28.9, CUDA driver 13.1" "^  Settings  *MIN_BYTES=0 TRIALS=0"
 }

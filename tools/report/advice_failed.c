@@ -63,10 +63,16 @@ bool report_has_failed(const struct report *r)
     return false;
 }
 
-static void put_absent(struct report *r, struct advices *a, const struct comm *c)
+/* Of the first communicator that lacks some: others have the same ranks. */
+static void put_absent(struct report *r, struct advices *a)
 {
     char list[200];
-    const uint32_t n = report_absent(r, c, list, sizeof list);
+    uint32_t n = 0;
+    const struct comm *c = NULL;
+    for (size_t i = 0; i < r->run->comms.n && n == 0; i++) {
+        c = &r->m->comms.at[r->run->comms.at[i]];
+        n = report_absent(r, c, list, sizeof list);
+    }
     if (n)
         advice_add(
             a, ADVICE_AWAY, 0,
@@ -156,10 +162,10 @@ void advise_failures(struct report *r, struct advices *a)
         const struct member *b = first_failed(r, c);
         if (b)
             put_failed(r, a, c, b);
-        put_absent(r, a, c);
         if (!away_before(r, i))
             put_away(r, a, c);
     }
+    put_absent(r, a);
     if (!report_has_failed(r))
         put_endless(r, a);
 }

@@ -49,11 +49,9 @@ static void add_member(void *ctx, const struct comm *c, const struct member *b)
     }
 }
 
-static double calls_of(const struct report *r, bool moved)
+static double calls_of(const struct report *r)
 {
-    return moved ? report_sum(r, F_SUBSTITUTED) + report_sum(r, F_SCATTERS_SUBSTITUTED) +
-                       report_sum(r, F_REDUCES_SUBSTITUTED)
-                 : report_sum(r, F_CALLS) + report_sum(r, F_SCATTERS) + report_sum(r, F_REDUCES);
+    return report_sum(r, F_CALLS) + report_sum(r, F_SCATTERS) + report_sum(r, F_REDUCES);
 }
 
 /* For which most calls stayed with NCCL; SLR_R_COUNT: not told. */
@@ -144,7 +142,7 @@ static enum unknown unknown_of(const struct report *r, const struct found *f)
     const double graphs = (double)report_count(r, "graph") + (double)report_count_of(r, SLR_REDUCE_SCATTER, "graph") +
                           (double)report_count_of(r, SLR_ALL_REDUCE, "graph");
     return trial_need(r) == 0                   ? OFF
-           : 2 * graphs > calls_of(r, true)     ? GRAPHS
+           : 2 * graphs > report_moved(r)       ? GRAPHS
            : f->duel || f->late                 ? AT_THE_END
            : f->left && f->most < trial_need(r) ? FEW
            : f->left                            ? UNMEASURED
@@ -195,11 +193,11 @@ static void say_unmoved(struct report *r)
     uint64_t n;
     const enum slr_reason reason = most_reason(r, &n);
     char some[60] = "", why[300] = "";
-    if (n && (double)n < calls_of(r, false))
+    if (n && (double)n < calls_of(r))
         snprintf(some, sizeof some, "%" PRIu64 " of them ", n);
     if (n)
         snprintf(why, sizeof why, ", %sfor %.60s: %.200s", some, slr_reason_name(reason), slr_reason_doc(reason));
-    out_say(r->o, "Nothing was moved: all %.0f calls stayed with NCCL%s.", calls_of(r, false), why);
+    out_say(r->o, "Nothing was moved: all %.0f calls stayed with NCCL%s.", calls_of(r), why);
 }
 
 static bool is_measured(const struct found *f)
@@ -215,9 +213,9 @@ void report_verdict(struct report *r)
         out_say(r->o, "Failed, see What to do. Until then:");
     if (is_measured(&f))
         say_measured(r, &f);
-    else if (calls_of(r, true) > 0)
+    else if (report_moved(r) > 0)
         say_unmeasured(r, &f);
-    else if (calls_of(r, false) > 0)
+    else if (calls_of(r) > 0)
         say_unmoved(r);
     else
         out_say(r->o, "These logs show no all-gather, reduce-scatter or all-reduce.");
@@ -227,7 +225,7 @@ void advise_unknown(struct report *r, struct advices *a)
 {
     struct found f = {0};
     report_each_member(r, add_member, &f);
-    if (is_measured(&f) || calls_of(r, true) <= 0)
+    if (is_measured(&f) || report_moved(r) <= 0)
         return;
     const enum unknown why = unknown_of(r, &f);
     if (why == OFF)
