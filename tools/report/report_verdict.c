@@ -192,7 +192,7 @@ static void say_unmoved(struct report *r)
 {
     uint64_t n;
     const enum slr_reason reason = most_reason(r, &n);
-    char some[60] = "", why[300] = "";
+    char some[60] = "", why[400] = "";
     if (n && (double)n < calls_of(r))
         snprintf(some, sizeof some, "%" PRIu64 " of them ", n);
     if (n)
