@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A job of two ranks as users have them, which goes well or badly: in each step an all-gather, and a GEMM that reads what
- * was gathered; plain NCCL and cuBLAS.
+/* A job of two ranks as users have them, which goes well or badly: in each step an all-gather, and a GEMM that reads
+ * what was gathered; plain NCCL and cuBLAS.
  *
  *   job WAY STEPS
  *
