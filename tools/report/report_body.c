@@ -8,8 +8,10 @@ void report_write(struct report *r, enum out_form form, bool bold, FILE *to)
     struct out o = {.to = to, .html = form == OUT_HTML, .bold = bold, .json = form == OUT_JSON ? &json : NULL};
     r->o = &o;
     sites_find(&r->sites, r->m, r->index);
-    report_glance(r);
+    out_begin(&o, "slipring report");
+    report_verdict(r);
     report_advice(r);
+    report_glance(r);
     if (o.html) {
         report_timeline(r);
         report_bars(r);
