@@ -103,7 +103,7 @@ work_alone() {
         status=0
         as_user slipring doctor >"$work/doctor" 2>&1 || status=$?
         sed 's/^/    /' "$work/doctor"
-        [ $status = 2 ] && grep -qi 'driver' "$work/doctor" || fail "doctor without a driver: status $status"
+        [ $status = 3 ] && grep -qi 'driver' "$work/doctor" || fail "doctor without a driver: status $status"
     fi
     if have gcc; then
         dpkg-deb -x "$main" "$work/unpacked"
