@@ -124,5 +124,5 @@ done
 mkdir "$work/unpacked"
 tar -xzf "$work"/packages/slipring-*.tar.gz -C "$work/unpacked"
 compare "$work/unpacked"/slipring-* "$work/all"
-[ "$("$work/unpacked"/slipring-*/bin/slipring --version)" = "$version" ] || fail "the archive's launcher"
+[ "$("$work/unpacked"/slipring-*/bin/slipring --version | sed '1!d; s/ (commit.*//')" = "$version" ] || fail "the archive's launcher"
 echo "$(wc -l <"$work/all") files"

@@ -195,7 +195,7 @@ static void zsh_command(FILE *out, const struct option_row *command)
         fputs(" )'", out);
     }
     if (rest_of(command) == COMMANDS)
-        fputs(" \\\n            '(-)*:: :_normal'", out);
+        fputs(" \\\n            '(-)1: :_command_names -e' '*:: :_normal'", out);
     else if (rest_of(command) != NOTHING)
         fprintf(out, " \\\n            '*: :%s'", zsh_action[rest_of(command)]);
     fputs("\n        ;;\n", out);
@@ -205,14 +205,14 @@ static void zsh(FILE *out)
 {
     fputs("#compdef slipring\n# For zsh.\n_slipring_settings() {\n    local -a all=(", out);
     put_settings(out);
-    fputs(" )\n    compadd -M 'm:{a-z}={A-Z}' -S '' -- $all\n}\n_slipring() {\n    local -a commands=(\n", out);
+    fputs(" )\n    compadd -M 'm:{a-z}={A-Z}' -S '' -- $all\n}\n_slipring() {\n    local -a subcommands=(\n", out);
     for (const struct option_row *row = command_rows; row->kind != OPTION_END; row++)
         if (row->kind == OPTION_COMMAND) {
             fprintf(out, "        '%s:", command_name(row));
             put_help(out, row->help, ":");
             fputs("'\n", out);
         }
-    fputs("    )\n    if (( CURRENT == 2 )); then\n        _describe command commands\n"
+    fputs("    )\n    if (( CURRENT == 2 )); then\n        _describe command subcommands\n"
           "        compadd -- --help --version\n        return\n    fi\n"
           "    shift words\n    (( CURRENT-- ))\n    case $words[1] in\n",
           out);
