@@ -53,6 +53,14 @@ says "^  logs: $work/kept$"
 cat "$work"/kept/*.jsonl | grep -q '"event":"verify_differs"' || fail "the logs were not kept"
 verify 2 --keep "$work/kept" -- true
 complains 'a new folder or an empty one'
+verify 2 --keep "$work/none" --set strickt=1 -- true
+[ ! -e "$work/none" ] || fail "a folder was left for logs that there are none of"
+mkdir "$work/empty"
+verify 2 --keep "$work/empty" --set strickt=1 -- true
+[ -d "$work/empty" ] || fail "a folder that was there before is gone"
+got=0
+TMPDIR=/nonexistent "$tool" -- true 2>"$work/err" || got=$?
+[ $got -eq 4 ] && complains 'no folder for temporary files in /nonexistent (TMPDIR)'
 
 # Reduce-scatters, and gathers beside them.
 always="--set reduce_scatter=always --set min_bytes=0"
