@@ -23,7 +23,7 @@ for arg in "$@"; do
     --all) tests=1 all=1 ;;
     --gpu-libs) gpu_libs=1 ;;
     -h | --help) usage && exit 0 ;;
-    *) die "unknown option $arg; see --help" ;;
+    *) bad_usage "unknown option $arg; see --help" ;;
     esac
 done
 

@@ -21,7 +21,7 @@ while [ $# -gt 0 ]; do
     --no-setup) setup=0 ;;
     -h | --help) usage && exit 0 ;;
     --) shift && break ;;
-    *) die "unknown option $1; see --help" ;;
+    *) bad_usage "unknown option $1; see --help" ;;
     esac
     shift
 done

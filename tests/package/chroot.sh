@@ -44,7 +44,8 @@ inside() { chroot "$root" env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root L
 as_user() { chroot --userspec=65534:65534 "$root" env -i PATH=/usr/bin:/bin HOME=/tmp LC_ALL=C "$@"; }
 
 [ -n "$(ls "$packages"/slipring_*.deb 2>/dev/null)" ] || "$SLR_ROOT/scripts/package.sh" --out "$packages"
-main=$(ls "$packages"/slipring_*.deb) softgpu=$(ls "$packages"/slipring-softgpu_*.deb 2>/dev/null || :)
+newest() { ls -t "$packages/$1"_*.deb 2>/dev/null | head -n 1; } # package.sh leaves those of other versions
+main=$(newest slipring) softgpu=$(newest slipring-softgpu)
 
 make_root() {
     local from=${base:-$work/base}

@@ -194,6 +194,9 @@ mkdir -p "$work/inst/lib/machine-linux-gnu/slipring/softgpu"
 refuses 'the real driver is no softgpu' 1 'software GPU was not found' "$work/inst/bin/slipring" softgpu -- true
 : >"$work/inst/lib/machine-linux-gnu/slipring/softgpu/libcuda.so.1"
 expect 'softgpu, installed' "$work/inst/lib/machine-linux-gnu/slipring/softgpu" "$work/inst/bin/slipring" softgpu -- sh -c 'echo $LD_LIBRARY_PATH'
+mkdir "$work/s:g"
+: >"$work/s:g/libcuda.so.1"
+refuses 'softgpu, a colon' 1 's:g: the dynamic loader can not search' env SLIPRING_SOFTGPU="$work/s:g" "$s" softgpu -- true
 refuses 'no softgpu' 1 'software GPU was not found' "$work/empty/bin/slipring" softgpu -- true
 
 # NCCL is told to load the library as its plugin where a setting needs that, unless the user has named one.
