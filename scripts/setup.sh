@@ -59,6 +59,8 @@ Criterion                 |has_criterion                |libcriterion-dev"
 Valgrind                  |have valgrind                |valgrind
 pkg-config                |have pkg-config              |pkg-config
 mandoc                    |have mandoc                  |mandoc
+zsh                       |have zsh                     |zsh
+fish                      |have fish                    |fish
 pip                       |has_pip                      |python3-pip
 git                       |have git                     |git"
 [ $all = 1 ] && items="$items

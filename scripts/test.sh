@@ -200,6 +200,7 @@ step() {
     [ $rc = 0 ] || failed="${failed:+$failed, }$name"
 }
 
+export SLIPRING_CONF_FILE=/dev/null # this user's settings are not the tests'
 if [ $setup = 1 ]; then
     want=(--tests)
     if [ $all = 1 ] || [ "$compiler" = clang ]; then want=(--all); fi
