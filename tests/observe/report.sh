@@ -240,6 +240,9 @@ page() {
 }
 
 broken() {
+    # What can not be written is said before anything is read.
+    ! "$SLIPRING_TRACE_TOOL" -o /proc/x /nonexistent 2>"$dir/told" || fail "a trace in /proc"
+    [ "$(cat "$dir/told")" = "slipring trace: /proc/x can not be written: No such file or directory" ] || fail "$(cat "$dir/told")"
     python3 "$here/make_logs.py" "$dir/logs" --ranks 2 --calls 12 --tried
     python3 "$here/broken.py" "${tools[@]}" --logs "$dir/logs" --least 200
 }

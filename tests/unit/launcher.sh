@@ -269,6 +269,7 @@ for option in --version -V version; do
     expect "$option" "$version" "$s" "$option"
 done
 expect 'version, of another library' "library: $work/other.so" sh -c 'SLIPRING_LIB=$1 "$2" version | tail -n 1' sh "$work/other.so" "$s"
+expect 'version, a library that is not there' 'library: there is no file /x.so (from SLIPRING_LIB)' sh -c 'SLIPRING_LIB=/x.so "$1" version | tail -n 1' sh "$s"
 expect 'version, no library' 'library: not found' sh -c 'SLIPRING_TABLES=$1 "$2" version | tail -n 1' sh "$tables" "$work/empty/bin/slipring"
 refuses 'version takes nothing' 2 'not "x"' "$s" version x
 expect help "$("$tables" usage)" "$s" --help

@@ -6,8 +6,6 @@
 #include "tools/bench/bench.h"
 #include "tools/common/job.h"
 
-enum { SOFTGPU_DEVICES = 8 }; /* when nothing is said of them */
-
 #define OPTIONS_FILE "tools/bench/options.def"
 #define OPTIONS_STRUCT options
 #include "tools/common/options_table.h"
@@ -38,12 +36,12 @@ static int take(struct bench *b, const struct options *o, char **argv, int rest)
     const char *devices = o->softgpu ? o->softgpu : ""; /* NULL: given without a number */
     *b = (struct bench){.rounds = o->rounds, .with = o->with, .gpu = o->gpu};
     b->softgpu = !o->softgpu || *devices;
-    b->devices = *devices ? (int)strtol(devices, NULL, 10) : SOFTGPU_DEVICES;
+    b->devices = (int)strtol(devices, NULL, 10);
     b->json = *o->json ? o->json : NULL;
     b->markdown = *o->markdown ? o->markdown : NULL;
     if (argv[rest] && strcmp(argv[rest - 1], "--") != 0)
         return options_wrong(option_rows, "unexpected argument: %s; ag_gemm's options stand behind --", argv[rest]);
-    if (b->devices < 1 || devices[strspn(devices, "0123456789")])
+    if (*devices && (b->devices < 1 || devices[strspn(devices, "0123456789")]))
         return options_wrong(option_rows, "--softgpu takes a number of devices, not %s", devices);
     if (b->gpu && b->softgpu)
         return options_wrong(option_rows, "--gpu and --softgpu exclude each other");
