@@ -43,7 +43,7 @@ figures() {
     has "$dir/told" "gathered 2 GiB"
 }
 
-# of_versions VERSION...: logs of a rank each, that say so.
+# of_versions VERSION[,SETTING=VALUE]...: logs of a rank each, that say so.
 of_versions() {
     rm -rf "$dir/logs"
     python3 "$here/make_logs.py" "$dir/logs" --ranks $# --calls 8
@@ -55,19 +55,22 @@ for file, version in zip(files, sys.argv[2:]):
     lines = open(file).read()
     first = json.loads(lines.split("\n")[0])
     head = {k: first[k] for k in ("ts", "wall", "host", "pid", "rank", "level")}
-    process = {**head, "event": "process", "version": version, "nccl": 22809, "cuda": 13000, "settings": "", "command": "x"}
+    process = {**head, "event": "process", "version": version.split(",")[0], "nccl": 22809, "cuda": 13000,
+               "settings": " ".join(version.split(",")[1:]), "command": "x"}
     open(file, "w").write(json.dumps(process) + "\n" + lines)
 P
     "$SLIPRING_REPORT" "$dir/logs" >"$dir/text"
 }
 
-# A rank of another version is among those that differ; logs of a later one than the tool's are named as such.
+# A rank of another version, or with other settings, is among those that differ; logs of a later one than the tool's are named as such.
 versions() {
     of_versions 0.1.0 0.1.0 0.1.0
-    ! grep -q "version of slipring\|Logs of slipring" "$dir/text" || fail "one version: $(cat "$dir/text")"
+    ! grep -q "version of slipring\|settings that are given\|Logs of slipring" "$dir/text" || fail "one version: $(cat "$dir/text")"
     of_versions 0.1.0 0.1.0 0.1.9
     has "$dir/text" "^  rank 2  *the whole run  *version of slipring  *0\.1\.9  *0\.1\.0$"
     ! grep -q "Logs of slipring" "$dir/text" || fail "an older version is called newer"
+    of_versions 0.1.0 0.1.0,FUSE=off 0.1.0
+    has "$dir/text" "^  rank 1  *the whole run  *settings that are given  *FUSE=off  *none$"
     of_versions 0.1.0 0.10.0 0.1.0
     has "$dir/text" "^  rank 1 .* version of slipring  *0\.10\.0  *0\.1\.0$" "^Logs of slipring 0\.10\.0 are read by .slipring report. of"
 }
