@@ -261,11 +261,11 @@ static void tell_problems(void)
     const struct slr_setting_problem *p;
     for (int i = 0; (p = slr_settings_problem(i)); i++)
         if (*p->nearest)
-            slr_log(SLR_LOG_WARN, "setting", "name=%s value=%s expected=%s nearest=%s msg=%s", p->name, p->value,
-                    p->expected, p->nearest, "ignored");
+            slr_log(SLR_LOG_WARN, "setting", "name=%s value=%s expected=%s nearest=%s from=%s msg=%s", p->name,
+                    p->value, p->expected, p->nearest, p->from, "ignored");
         else
-            slr_log(SLR_LOG_WARN, "setting", "name=%s value=%s expected=%s msg=%s", p->name, p->value, p->expected,
-                    "ignored, the default is used");
+            slr_log(SLR_LOG_WARN, "setting", "name=%s value=%s expected=%s from=%s msg=%s", p->name, p->value,
+                    p->expected, p->from, "ignored");
 }
 
 /* The level is known before the problems are told, so telling them does not come back here. */

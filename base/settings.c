@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The table of settings: rows, the forms of their values in words, the values of an environment, and of this process's.
- */
+/* The table of settings: rows, the forms of their values in words, and the values that an environment or a file has. */
 #include "base/settings.h"
 
 #include <ctype.h>
@@ -9,8 +8,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
-#include <unistd.h>
-#include "base/wait.h"
 
 /* ---- rows, by name and by a name that is nearly one ---- */
 
@@ -263,9 +260,8 @@ int slr_setting_value(const struct slr_setting_row *row, const char *text, uint6
 
 static void set_defaults(struct slr_settings *s)
 {
+    *s = (struct slr_settings){.num = {0}};
     for (int i = 0; i < SLR_S_COUNT; i++) {
-        s->num[i] = 0;
-        s->given[i] = false;
         s->text[i] = slr_setting_rows[i].kind == SLR_KIND_TEXT ? slr_setting_rows[i].def : "";
         /* A unit test sees to it that they all parse. */
         slr_setting_value(&slr_setting_rows[i], slr_setting_rows[i].def, &s->num[i]);
@@ -293,121 +289,97 @@ struct parse {
     struct slr_settings *s;
     slr_settings_complaint complain;
     void *ctx;
+    struct slr_setting_place place;
 };
 
-static void tell(const struct parse *p, const char *full, size_t full_len, const char *expected,
+/* `name`: without the prefix. */
+static void tell(const struct parse *p, const char *name, size_t len, const char *value, const char *expected,
                  const struct slr_setting_row *nearest)
 {
-    char name[2 * SLR_SETTING_NAME_SIZE], near_name[SLR_SETTING_NAME_SIZE];
+    char full[2 * SLR_SETTING_NAME_SIZE], near_name[SLR_SETTING_NAME_SIZE];
     if (!p->complain)
         return;
-    snprintf(name, sizeof name, "%.*s", (int)full_len, full);
+    snprintf(full, sizeof full, SLR_SETTING_PREFIX "%.*s", (int)len, name);
     if (nearest)
         snprintf(near_name, sizeof near_name, SLR_SETTING_PREFIX "%s", nearest->name);
-    p->complain(p->ctx, name, full + full_len + 1, expected, nearest ? near_name : NULL);
+    p->complain(p->ctx, &p->place, full, value, expected, nearest ? near_name : NULL);
 }
 
-static void take_variable(const struct parse *p, const struct slr_setting_row *row, const char *full, size_t full_len)
+static void take(const struct parse *p, const char *name, size_t len, const char *value)
 {
-    size_t i = (size_t)(row - slr_setting_rows);
-    const char *value = full + full_len + 1;
+    const struct slr_setting_row *row = slr_setting_find(name, len);
     char form[160];
-    if (*value == '\0')
-        return; /* empty counts as unset */
-    p->s->given[i] = slr_setting_value(row, value, &p->s->num[i]) == 0;
-    if (!p->s->given[i])
-        tell(p, full, full_len, slr_setting_form(row, form, sizeof form), NULL);
-    else if (row->kind == SLR_KIND_TEXT)
-        p->s->text[i] = value;
+    if (!row) {
+        tell(p, name, len, value, "a setting that exists (see: slipring env)", slr_setting_nearest(name, len));
+        return;
+    }
+    const size_t i = (size_t)(row - slr_setting_rows);
+    if (p->s->settled[i])
+        return;
+    if (*value && slr_setting_value(row, value, &p->s->num[i]) != 0) {
+        tell(p, name, len, value, slr_setting_form(row, form, sizeof form), NULL);
+        return;
+    }
+    p->s->settled[i] = true; /* by an empty value as well: the default, whatever a file says */
+    p->s->given[i] = *value != '\0';
+    p->s->text[i] = value;
+    p->s->place[i] = p->place;
 }
 
 void slr_settings_parse(struct slr_settings *s, char *const *envp, slr_settings_complaint complain, void *ctx)
 {
     const size_t prefix = sizeof SLR_SETTING_PREFIX - 1;
-    struct parse p = {s, complain, ctx};
+    struct parse p = {s, complain, ctx, {NULL, 0}};
     set_defaults(s);
     for (char *const *entry = envp; entry && *entry; entry++) {
         const char *name = *entry + prefix, *equals;
         if (strncmp(*entry, SLR_SETTING_PREFIX, prefix) != 0 || !(equals = strchr(name, '=')))
             continue;
         size_t len = (size_t)(equals - name);
-        if (is_launchers(name, len) || told_before(envp, entry, prefix + len))
-            continue;
-        const struct slr_setting_row *row = slr_setting_find(name, len);
-        if (row)
-            take_variable(&p, row, *entry, prefix + len);
-        else
-            tell(&p, *entry, prefix + len, "a setting that exists (see: slipring env)", slr_setting_nearest(name, len));
+        if (!is_launchers(name, len) && !told_before(envp, entry, prefix + len))
+            take(&p, name, len, equals + 1);
     }
 }
 
-/* ---- the values that this process has ---- */
+/* ---- what a file holds ---- */
 
-static struct slr_settings settings;
-static struct slr_once parsed;
-/* Copies of TEXT values: a program may rewrite its environment (shells do) and free the strings. */
-static char text_copy[4 * (SLR_SETTING_TEXT_MAX + 1)];
-
-static void keep_texts(struct slr_settings *s)
+const char *slr_setting_place_text(const struct slr_setting_place *place, char *buf, size_t size)
 {
-    size_t used = 0;
-    for (int i = 0; i < SLR_S_COUNT; i++) {
-        size_t size = strlen(s->text[i]) + 1;
-        if (slr_setting_rows[i].kind != SLR_KIND_TEXT)
-            continue;
-        /* Not before there are five TEXT settings, all of the greatest length. */
-        if (size > sizeof text_copy - used) {
-            s->text[i] = "";
-            continue;
-        }
-        s->text[i] = memcpy(text_copy + used, s->text[i], size);
-        used += size;
-    }
+    snprintf(buf, size, place->line ? "%s:%u" : "%s", place->file ? place->file : "environment", place->line);
+    return buf;
 }
 
-/* The log needs the settings, so they can not tell their problems themselves. */
-static struct slr_setting_problem problems[SLR_SETTING_PROBLEMS];
-static int problem_count;
-
-static void note(void *ctx, const char *name, const char *value, const char *expected, const char *nearest)
+static char *without_blanks(char *text)
 {
-    (void)ctx;
-    if (problem_count == SLR_SETTING_PROBLEMS)
+    text += strspn(text, " \t");
+    for (size_t n = strlen(text); n > 0 && strchr(" \t\r", text[n - 1]); n--)
+        text[n - 1] = '\0';
+    return text;
+}
+
+static void take_line(const struct parse *p, char *line)
+{
+    const size_t prefix = sizeof SLR_SETTING_PREFIX - 1;
+    char *equals = strchr(line, '='), *name = without_blanks(line);
+    if (*name == '\0' || *name == '#')
         return;
-    struct slr_setting_problem *p = &problems[problem_count++];
-    snprintf(p->name, sizeof p->name, "%s", name);
-    snprintf(p->value, sizeof p->value, "%s", value);
-    snprintf(p->expected, sizeof p->expected, "%s", expected);
-    snprintf(p->nearest, sizeof p->nearest, "%s", nearest ? nearest : "");
+    if (equals)
+        *equals = '\0';
+    name = without_blanks(name);
+    name += strncmp(name, SLR_SETTING_PREFIX, prefix) == 0 ? prefix : 0;
+    if (!equals)
+        tell(p, name, strlen(name), "", "a line NAME=VALUE", NULL);
+    else if (strcmp(name, slr_setting_rows[SLR_S_CONF_FILE].name) == 0)
+        tell(p, name, strlen(name), equals + 1, "this one only in the environment", NULL);
+    else
+        take(p, name, strlen(name), without_blanks(equals + 1));
 }
 
-static void parse_own(void)
+void slr_settings_file(struct slr_settings *s, const char *path, char *text, slr_settings_complaint complain, void *ctx)
 {
-    int saved = errno;
-    if (slr_once_begin(&parsed)) {
-        problem_count = 0; /* a child may take over from a parent's thread */
-        slr_settings_parse(&settings, environ, note, NULL);
-        keep_texts(&settings);
-        slr_once_end(&parsed);
+    struct parse p = {s, complain, ctx, {path, 0}};
+    for (char *line; (line = strsep(&text, "\n"));) {
+        p.place.line++;
+        take_line(&p, line);
     }
-    errno = saved;
-}
-
-const struct slr_settings *slr_settings(void)
-{
-    if (__builtin_expect(!slr_once_done(&parsed), 0))
-        parse_own();
-    return &settings;
-}
-
-void slr_settings_off(void)
-{
-    slr_settings();
-    settings.num[SLR_S_ENABLE] = false;
-}
-
-const struct slr_setting_problem *slr_settings_problem(int i)
-{
-    slr_settings();
-    return i < problem_count ? &problems[i] : NULL;
 }

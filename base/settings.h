@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Settings: read once from the environment (SLIPRING_*), then constant but for a fork. The table is
+/* Settings: read once from the environment (SLIPRING_*) and from files, then constant but for a fork. The table is
  * settings.def. */
 #ifndef SLR_BASE_SETTINGS_H
 #define SLR_BASE_SETTINGS_H
@@ -35,10 +35,21 @@ struct slr_setting_row {
 };
 extern const struct slr_setting_row slr_setting_rows[SLR_S_COUNT];
 
+#define SLR_SETTINGS_HOME ".slipring.conf" /* in $HOME */
+#define SLR_SETTINGS_SYSTEM "/etc/slipring.conf"
+
+/* Where a value stands. */
+struct slr_setting_place {
+    const char *file; /* NULL: in the environment, or nowhere */
+    unsigned line;    /* from 1; 0: the file as a whole */
+};
+
 struct slr_settings {
     uint64_t num[SLR_S_COUNT];     /* value of every kind but TEXT; times in milliseconds */
-    const char *text[SLR_S_COUNT]; /* TEXT: the value, "" when unset; never NULL */
-    bool given[SLR_S_COUNT];       /* in the environment, and accepted: not the default */
+    const char *text[SLR_S_COUNT]; /* as it is given, "" when it is not; never NULL */
+    bool given[SLR_S_COUNT];       /* in the environment or a file, and accepted: not the default */
+    bool settled[SLR_S_COUNT];     /* given, or empty, which is the default: no later place counts */
+    struct slr_setting_place place[SLR_S_COUNT];
 };
 
 /* This process's settings; parsed at the first call. Thread-safe. */
@@ -52,12 +63,13 @@ static inline uint64_t slr_get(enum slr_setting_id id)
 /* From now on as with SLIPRING_ENABLE=off: in a child after fork, before it has a second thread. */
 void slr_settings_off(void);
 
-/* What was wrong with them, in the order of the environment; NULL behind the last. The first so
+/* What was wrong with them, in the order of the environment and of the files; NULL behind the last. The first so
  * many are remembered, and values are cut. The log tells them (log.h). */
 #define SLR_SETTING_PROBLEMS 16
 struct slr_setting_problem {
     char name[128], value[256];
     char expected[160], nearest[64]; /* `nearest` is empty when there is none */
+    char from[256];                  /* "environment", or FILE:LINE */
 };
 const struct slr_setting_problem *slr_settings_problem(int i);
 
@@ -65,13 +77,27 @@ const struct slr_setting_problem *slr_settings_problem(int i);
 
 /* Where a problem with a value is told. `name` is the full variable name, `value` what it held,
  * `expected` the accepted form in words, `nearest` the nearest known name or NULL. */
-typedef void (*slr_settings_complaint)(void *ctx, const char *name, const char *value, const char *expected,
-                                       const char *nearest);
+typedef void (*slr_settings_complaint)(void *ctx, const struct slr_setting_place *place, const char *name,
+                                       const char *value, const char *expected, const char *nearest);
 
-/* Parses `envp` (NULL-terminated "NAME=VALUE" strings). A value that does not parse leaves the
- * default; an unknown name with the prefix is told with its nearest known one. At most one
- * complaint for each variable. Texts point into envp's strings. */
+/* "environment", FILE, or FILE:LINE. Returns `buf`. */
+const char *slr_setting_place_text(const struct slr_setting_place *place, char *buf, size_t size);
+
+/* Parses `envp` (NULL-terminated "NAME=VALUE" strings). A value that does not parse is as if it were not there; an
+ * unknown name with the prefix is told with its nearest known one. At most one complaint for each variable. Texts point
+ * into envp's strings. */
 void slr_settings_parse(struct slr_settings *s, char *const *envp, slr_settings_complaint complain, void *ctx);
+
+/* Then: what files say of those that are not settled, as nccl.conf does: first CONF_FILE, or without that the one in
+ * $HOME of `envp`, if it belongs to this user or to root; then the system's. The former two not in a process that has
+ * more rights than its user. A file that is not there is nothing, but for CONF_FILE. Texts and names of files are in
+ * static memory: not thread-safe. */
+void slr_settings_files(struct slr_settings *s, char *const *envp, slr_settings_complaint complain, void *ctx);
+
+/* One file: lines NAME=VALUE, with the prefix or without, and # for comments; the first line for a name counts. `text`
+ * is what it holds, which is cut into its lines and has to stay. */
+void slr_settings_file(struct slr_settings *s, const char *path, char *text, slr_settings_complaint complain,
+                       void *ctx);
 
 /* Parses one value as the row says. 0 or -EINVAL. */
 int slr_setting_value(const struct slr_setting_row *row, const char *text, uint64_t *out);

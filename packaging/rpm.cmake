@@ -18,7 +18,8 @@ endforeach()
 set(CPACK_RPM_SOFTGPU_PACKAGE_REQUIRES "slipring = ${PROJECT_VERSION}")
 set(CPACK_RPM_SOFTGPU_PACKAGE_AUTOPROV no) # it is nobody's CUDA
 set(CPACK_RPM_EXCLUDE_FROM_AUTO_FILELIST_ADDITION /usr/lib64/cmake /usr/lib64/pkgconfig /usr/libexec /usr/share/lintian
-  /usr/share/lintian/overrides /usr/share/man /usr/share/man/man1 /usr/share/man/man7)
+  /usr/share/lintian/overrides /usr/share/man /usr/share/man/man1 /usr/share/man/man7 /usr/share/bash-completion /usr/share/bash-completion/completions
+  /usr/share/zsh /usr/share/zsh/site-functions /usr/share/zsh/vendor-completions /usr/share/fish /usr/share/fish/vendor_completions.d)
 # What programs here need of CUDA comes with the driver and the user's programs; slipring.pc asks for no pkg-config. No links
 # by build id; times as in the other packages.
 set(CPACK_RPM_SPEC_MORE_DEFINE "%global __requires_exclude ^(lib(cuda|cudart|cublas|cublasLt|nccl)[.]so.*|/usr/bin/pkg-config)$

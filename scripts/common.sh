@@ -9,13 +9,18 @@ die() {
     warn "$*"
     exit 1
 }
+# Wrong usage: a status of its own, that of slipring's commands.
+bad_usage() {
+    warn "$*"
+    exit 2
+}
 have() { command -v "$1" >/dev/null 2>&1; }
 
 # Prints the comment at the top of the calling script, without its markers: the help text is written once.
 usage() { awk 'NR == 1 || /^# SPDX/ { next } !/^#/ { exit } { sub(/^# ?/, ""); print }' "$0"; }
 
 # need_value OPTION "$@": the option's argument is there.
-need_value() { [ $# -ge 3 ] || die "$1 needs a value; see --help"; }
+need_value() { [ $# -ge 3 ] || bad_usage "$1 needs a value; see --help"; }
 
 # Folders that may hold the vendors' libraries, one a line; those that the dynamic loader searches by itself are not
 # among them.

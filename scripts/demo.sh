@@ -25,11 +25,14 @@ while [ $# -gt 0 ]; do
     --gpu) where=gpu ;;
     --quick) quick=1 ;;
     -h | --help) usage && exit 0 ;;
-    *) die "unknown option $1; see --help" ;;
+    *) bad_usage "unknown option $1; see --help" ;;
     esac
     shift
 done
-case $ranks in *[!0-9]* | 0 | 1) die "--ranks: a number of at least 2, not $ranks" ;; esac
+case $ranks in *[!0-9]* | 0 | 1) bad_usage "--ranks: a number of at least 2, not $ranks" ;; esac
+
+# The software GPU's folder goes into LD_LIBRARY_PATH; nothing is built before that is known to be possible.
+case $SLR_ROOT in *[:\;]*) die "$SLR_ROOT: the dynamic loader can not search a folder with a colon or a semicolon in its path" ;; esac
 
 build=$SLR_ROOT/build out=$SLR_ROOT/out/demo slipring=$SLR_ROOT/LD_PRELOAD/slipring
 

@@ -4,7 +4,7 @@
 #
 # usage: scripts/package.sh [--out FOLDER] [--no-softgpu] [--rpm] [--lintian]
 #        scripts/package.sh --wheel [--out FOLDER]
-#   --out FOLDER   where the packages go [out/packages]
+#   --out FOLDER   where the packages go [out/packages]; what else is there stays
 #   --wheel        the Python wheel instead, for glibc 2.28 and later; without the software GPU (packaging/wheel.py)
 #   --no-softgpu   without the software GPU
 #   --rpm          also .rpm files, with lib64
@@ -24,7 +24,7 @@ while [ $# -gt 0 ]; do
     --wheel) wheel=1 ;;
     --lintian) check=1 ;;
     -h | --help) usage && exit 0 ;;
-    *) die "unknown option $1; see --help" ;;
+    *) bad_usage "unknown option $1; see --help" ;;
     esac
     shift
 done
@@ -50,33 +50,43 @@ build() {
     ninja -C "$folder" --quiet shipped >"$folder/ninja.log" || { cat "$folder/ninja.log" >&2 && die "it does not build"; }
 }
 
-# pack CPACK-OPTION...: from the build folder into $out.
+# pack CPACK-OPTION...: from the build folder into $new, from where all of them go to $out at the end.
 pack() {
     local log=$build/cpack.log
-    (cd "$build" && cpack -B "$out" "$@") >"$log" 2>&1 || { cat "$log" >&2 && die "cpack failed"; }
-    rm -rf "$out/_CPack_Packages"
+    (cd "$build" && cpack -B "$new" "$@") >"$log" 2>&1 || { cat "$log" >&2 && die "cpack failed"; }
+    rm -rf "$new/_CPack_Packages"
+}
+
+# What goes there is tried before the work; a folder that was made for nothing goes again.
+choose_out() {
+    [ -d "$out" ] || trap 'rmdir "$out" 2>/dev/null || :' EXIT
+    { mkdir -p "$out" && : >"$out/.tried" && rm "$out/.tried"; } || die "--out: nothing can be written to $out"
 }
 
 if [ $wheel = 1 ]; then
     need python3 readelf "python3, binutils"
+    choose_out
     build "$SLR_ROOT/build-wheel" -DCMAKE_BUILD_TYPE=Release -DCMAKE_INSTALL_LIBDIR=lib -DSLIPRING_TESTS=OFF -DSLIPRING_GLIBC_2_28=ON
-    exec python3 "$SLR_ROOT/packaging/wheel.py" "$SLR_ROOT/build-wheel" "$out"
+    python3 "$SLR_ROOT/packaging/wheel.py" "$SLR_ROOT/build-wheel" "$out"
+    exit
 fi
 need dpkg-deb dpkg-shlibdeps gzip "dpkg-dev, gzip"
 [ $rpm = 0 ] || need rpmbuild "rpm"
 [ $check = 0 ] || need lintian "lintian"
+choose_out
 
 build=$SLR_ROOT/build-package options=(-DCMAKE_BUILD_TYPE=RelWithDebInfo "-DSLIPRING_TESTS=$softgpu")
+new=$build/packages
 build "$build" "${options[@]}" -DCMAKE_INSTALL_LIBDIR=lib
-rm -rf "$out"
-mkdir -p "$out"
+rm -rf "$new"
 pack
 if [ $rpm = 1 ]; then
     build "$build" "${options[@]}" -DCMAKE_INSTALL_LIBDIR=lib64
     pack -G RPM
 fi
-(cd "$out" && sha256sum ./*)
+(cd "$new" && sha256sum ./*)
 if [ $check = 1 ]; then
-    lintian --allow-root --fail-on error "$out"/*.deb
+    lintian --allow-root --fail-on error "$new"/*.deb
 fi
+mv -f "$new"/* "$out/"
 say "packages: $out"

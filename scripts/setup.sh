@@ -23,7 +23,7 @@ for arg in "$@"; do
     --all) tests=1 all=1 ;;
     --gpu-libs) gpu_libs=1 ;;
     -h | --help) usage && exit 0 ;;
-    *) die "unknown option $arg; see --help" ;;
+    *) bad_usage "unknown option $arg; see --help" ;;
     esac
 done
 
@@ -59,6 +59,8 @@ Criterion                 |has_criterion                |libcriterion-dev"
 Valgrind                  |have valgrind                |valgrind
 pkg-config                |have pkg-config              |pkg-config
 mandoc                    |have mandoc                  |mandoc
+zsh                       |have zsh                     |zsh
+fish                      |have fish                    |fish
 pip                       |has_pip                      |python3-pip
 git                       |have git                     |git"
 [ $all = 1 ] && items="$items

@@ -21,7 +21,7 @@ while [ $# -gt 0 ]; do
     --no-setup) setup=0 ;;
     -h | --help) usage && exit 0 ;;
     --) shift && break ;;
-    *) die "unknown option $1; see --help" ;;
+    *) bad_usage "unknown option $1; see --help" ;;
     esac
     shift
 done
@@ -200,6 +200,7 @@ step() {
     [ $rc = 0 ] || failed="${failed:+$failed, }$name"
 }
 
+export SLIPRING_CONF_FILE=/dev/null # this user's settings are not the tests'
 if [ $setup = 1 ]; then
     want=(--tests)
     if [ $all = 1 ] || [ "$compiler" = clang ]; then want=(--all); fi

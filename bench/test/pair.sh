@@ -69,7 +69,13 @@ status 2 'quote is not closed' "$bench" --with "env 'x" -- "$@"
 status 2 'exclude each other' "$bench" --gpu --softgpu
 status 2 'or give --with' "$bench" --rounds 1
 status 3 'no usable GPU (--gpu)' "$bench" --gpu --with env
-status 3 '/nonexistent/json can not be written' "$bench" --rounds 1 --with env --json /nonexistent/json -- "$@"
+status 3 '/nonexistent/json can not be written' "$bench" --rounds 1 --with "touch $folder/ran" --json /nonexistent/json -- "$@"
+[ ! -e "$folder/ran" ] || fail "the output was not tried before the work"
+status 2 'takes a number of devices, not x' "$bench" --softgpu=x
+status 2 'takes a number of devices, not 0' "$bench" --softgpu=0
+SLIPRING_LAUNCHER=$launcher SLIPRING_LIB=$build/libslipring.so status 0 'software GPU' env LD_LIBRARY_PATH= "$bench" --softgpu=1 --rounds 1 -- \
+    --bytes 4096 --iters 1 --warmup 0
+grep -q '^ag_gemm .* --ranks 4 --one-gpu' "$folder/text" || fail "not one device"
 
 # A signal reaches the run, and nothing is left.
 rm "$folder/progress"

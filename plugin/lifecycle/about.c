@@ -15,7 +15,7 @@
 #include "plugin/lifecycle/lifecycle_impl.h"
 #include "plugin/trials/ways.h"
 
-enum { COMMAND_MOST = 800, SETTINGS_MOST = 600 }; /* a line has to hold both */
+enum { COMMAND_MOST = 800, SETTINGS_MOST = 600, FILES_MOST = 300 }; /* a line has to hold all */
 
 /* The program and its arguments, with spaces between them. */
 static void command(char *text, size_t size)
@@ -32,17 +32,29 @@ static void command(char *text, size_t size)
     text[n] = '\0';
 }
 
-/* "MIN_BYTES=0 TRIALS=1": those that the environment gives. Where the log goes is no news. */
+/* "MIN_BYTES=0 TRIALS=1": those that are given. Where the log goes is no news. */
 static void settings(char *text, size_t size)
 {
+    const struct slr_settings *s = slr_settings();
+    size_t len = 0;
+    *text = '\0';
+    for (int i = 0; i < SLR_S_COUNT && len < size; i++)
+        if (s->given[i] && i != SLR_S_LOG && i != SLR_S_LOG_FILE && i != SLR_S_LOG_FORMAT && i != SLR_S_CONF_FILE)
+            len += (size_t)snprintf(text + len, size - len, "%s%s=%s", len ? " " : "", slr_setting_rows[i].name,
+                                    s->text[i]);
+}
+
+/* The files that some of them are from, with a comma between: there are two at most. */
+static void settings_files(char *text, size_t size)
+{
+    const struct slr_settings *s = slr_settings();
+    const char *before = NULL;
     size_t len = 0;
     *text = '\0';
     for (int i = 0; i < SLR_S_COUNT && len < size; i++) {
-        char name[64];
-        snprintf(name, sizeof name, SLR_SETTING_PREFIX "%s", slr_setting_rows[i].name);
-        const char *value = slr_settings()->given[i] ? getenv(name) : NULL;
-        if (value && i != SLR_S_LOG && i != SLR_S_LOG_FILE && i != SLR_S_LOG_FORMAT)
-            len += (size_t)snprintf(text + len, size - len, "%s%s=%s", len ? " " : "", slr_setting_rows[i].name, value);
+        const char *file = s->given[i] ? s->place[i].file : NULL;
+        if (file && file != before && (len == 0 || !strstr(text, file)))
+            len += (size_t)snprintf(text + len, size - len, "%s%s", len ? "," : "", before = file);
     }
 }
 
@@ -57,18 +69,19 @@ void slr_about_queues(unsigned long from, unsigned long to)
 void slr_about_log(void)
 {
     static _Atomic bool told;
-    char of[COMMAND_MOST], given[SETTINGS_MOST];
+    char of[COMMAND_MOST], given[SETTINGS_MOST], files[FILES_MOST];
     int nccl = 0, cuda = 0;
     if (!slr_log_enabled(SLR_LOG_INFO) || atomic_exchange(&told, true))
         return;
     command(of, sizeof of);
     settings(given, sizeof given);
+    settings_files(files, sizeof files);
     if (slr_real.ncclGetVersion)
         slr_real.ncclGetVersion(&nccl);
     if (slr_real.cuDriverGetVersion)
         slr_real.cuDriverGetVersion(&cuda);
-    slr_log(SLR_LOG_INFO, "process", "version=%s nccl=%d cuda=%d settings=%s command=%s", SLIPRING_VERSION, nccl, cuda,
-            given, of);
+    slr_log(SLR_LOG_INFO, "process", "version=%s nccl=%d cuda=%d settings=%s files=%s command=%s", SLIPRING_VERSION,
+            nccl, cuda, given, files, of);
     const unsigned long from = atomic_load(&queues_from);
     if (from)
         slr_log(SLR_LOG_INFO, "connections", "from=%lu to=%lu", from, atomic_load(&queues_to));

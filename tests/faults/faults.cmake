@@ -60,6 +60,14 @@ foreach(row # SETTING, its value on one rank, as the log shows it, and that of t
     run(fault_differs_${setting}_${r} 60 ${fault} ${said} PROCESSES 3 LAUNCH --rank ${r} SLIPRING_${setting}=${value} PLAY fault_gathers)
   endforeach()
 endforeach()
+# The same by a file, as hosts or homes have it.
+set(conf ${CMAKE_CURRENT_BINARY_DIR}/differs.conf)
+file(WRITE ${conf} "# of one rank\nCHUNKS=3\nTRAILS=1\n")
+all_pass(said "0;1;2" settings_differ 1)
+said(said settings_differ "0;1;2" "\"peer\":1,\"setting\":\"SLIPRING_CHUNKS\",\"peer_value\":3,\"rank0_value\":0[,}]")
+run(fault_differs_file 60 ${fault} ${said} --has "\"event\":\"process\".*\"settings\":\"[^\"]*CHUNKS=3[^\"]*\",\"files\":\"${conf}\""
+  --has "\"name\":\"SLIPRING_TRAILS\",\"value\":\"1\".*\"nearest\":\"SLIPRING_TRIALS\",\"from\":\"${conf}:3\""
+  PROCESSES 3 LAUNCH --rank 1 SLIPRING_CONF_FILE=${conf} PLAY fault_gathers)
 foreach(local SLOT_BYTES=8K LOG=debug FUSE=off STRICT=on CACHE_BYTES=64K AGREE_TIMEOUT=9s STALL_WARN=0 STALL_TIMEOUT=9s)
   string(REGEX REPLACE "=.*" "" short ${local})
   set(said)

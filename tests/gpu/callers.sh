@@ -28,7 +28,7 @@ while [ $# -gt 0 ]; do
     --make) need_value "$1" "$@" && built=$2 make_only=1 && shift ;;
     --built | --build | --lib | --only | --limit | --out) need_value "$1" "$@" && declare "${1#--}=$2" && shift ;;
     -h | --help) usage && exit 0 ;;
-    *) die "unknown option $1; see --help" ;;
+    *) bad_usage "unknown option $1; see --help" ;;
     esac
     shift
 done

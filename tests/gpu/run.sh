@@ -27,7 +27,7 @@ while [ $# -gt 0 ]; do
     --spread) spread=1 ;;
     --build | --only | --jobs | --limit | --out) need_value "$1" "$@" && declare "${1#--}=$2" && shift ;;
     -h | --help) usage && exit 0 ;;
-    *) die "unknown option $1; see --help" ;;
+    *) bad_usage "unknown option $1; see --help" ;;
     esac
     shift
 done

@@ -37,7 +37,7 @@ while [ $# -gt 0 ]; do
     --nccl-tests) need_value "$1" "$@" && nccl_tests=$2 && shift ;;
     --build | --old | --seconds | --seed | --only | --jobs | --limit | --out) need_value "$1" "$@" && declare "${1#--}=$2" && shift ;;
     -h | --help) usage && exit 0 ;;
-    *) die "unknown option $1; see --help" ;;
+    *) bad_usage "unknown option $1; see --help" ;;
     esac
     shift
 done

@@ -31,7 +31,7 @@ while [ $# -gt 0 ]; do
     --one-gpu) one_gpu=1 ;;
     --build | --only | --jobs | --limit | --out) need_value "$1" "$@" && declare "${1#--}=$2" && shift ;;
     -h | --help) usage && exit 0 ;;
-    *) die "unknown option $1; see --help" ;;
+    *) bad_usage "unknown option $1; see --help" ;;
     esac
     shift
 done

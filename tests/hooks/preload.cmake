@@ -59,30 +59,39 @@ if(runtime)
 endif()
 set(recorder $<TARGET_FILE:slipring_recorder>)
 set(next $<TARGET_FILE:interpose_next1>:$<TARGET_FILE:interpose_next2>)
+set(next_recorder ${next}:${recorder})
+set(recorder_next ${recorder}:${next})
 set(runtimes "")
 foreach(library softgpu_cudart softgpu_cudart_static)
   if(TARGET ${library})
     add_executable(interpose_runtime_${library} interpose_runtime.c)
     target_link_libraries(interpose_runtime_${library} PRIVATE slipring_cuda_headers ${library} pthread ${CMAKE_DL_LIBS})
     add_dependencies(interpose_runtime_${library} softgpu_cuda)
-    list(APPEND runtimes "runtime_${library} ${recorder} ${SOFTGPU_DIR} runtime_${library}")
+    list(APPEND runtimes "runtime_${library} recorder softgpu runtime_${library}")
   endif()
 endforeach()
-foreach(row # NAME, what is preloaded, folder of the driver, program and its arguments
-    "gate ${recorder} ${dir}/driver gate all"
-    "gate_proc ${recorder} ${dir}/driver gate proc"
-    "gate_threads ${recorder} ${dir}/driver gate threads"
-    "gate_old ${recorder} ${dir}/driver_old gate old"
-    "gate_copy ${recorder} ${dir}/driver gate copy ${dir}/driver_copy/libcuda.so.1"
-    "next_before ${next}:${recorder} ${dir}/driver next before"
-    "next_after ${recorder}:${next} ${dir}/driver next after"
-    "api ${recorder} ${dir}/driver api on"
-    "api_off ${recorder} ${dir}/driver api off"
-    "api_absent ${recorder} ${dir}/driver api absent"
-    "plt ${recorder} ${dir}/driver loop launch 1000"
+foreach(row # NAME, what is preloaded, folder of the driver (paths by name: they may have spaces), program and its arguments
+    "gate recorder driver gate all"
+    "gate_proc recorder driver gate proc"
+    "gate_threads recorder driver gate threads"
+    "gate_old recorder driver_old gate old"
+    "gate_copy recorder driver gate copy"
+    "next_before next_recorder driver next before"
+    "next_after recorder_next driver next after"
+    "api recorder driver api on"
+    "api_off recorder driver api off"
+    "api_absent recorder driver api absent"
+    "plt recorder driver loop launch 1000"
     ${runtimes})
   separate_arguments(row)
   list(POP_FRONT row name preload driver program)
+  set(preload ${${preload}})
+  set(driver ${dir}/${driver})
+  if(name MATCHES "^runtime")
+    set(driver ${SOFTGPU_DIR})
+  elseif(name STREQUAL gate_copy)
+    list(APPEND row ${dir}/driver_copy/libcuda.so.1)
+  endif()
   set(enable on)
   if(name STREQUAL api_off)
     set(enable off)

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Tests of slipring report and slipring trace.
 #
-#   report.sh figures|scatters|tried|advice|json|page|broken|runs|endless|verdicts|record|record_tried|record_scatters|record_reduces|record_callers|events|fields
+#   report.sh figures|scatters|tried|advice|json|page|broken|versions|runs|endless|verdicts|record|record_tried|record_scatters|record_reduces|record_callers|events|fields
 #
 # From CMake: SLIPRING_REPORT, SLIPRING_TRACE_TOOL, LAUNCHER; for those that record also SLIPRING_LIB, SOFTGPU_DIR, AG_GEMM, SCATTER, SITES, NAMED, COLLECTIVES.
 set -eu
@@ -41,6 +41,38 @@ figures() {
     chmod +x "$dir/wrong"
     ! python3 "$here/check_figures.py" --report "$dir/wrong" --trace "$SLIPRING_TRACE_TOOL" "$dir/even" >"$dir/told" || fail "a wrong figure passes"
     has "$dir/told" "gathered 2 GiB"
+}
+
+# of_versions VERSION[,SETTING=VALUE]...: logs of a rank each, that say so.
+of_versions() {
+    rm -rf "$dir/logs"
+    python3 "$here/make_logs.py" "$dir/logs" --ranks $# --calls 8
+    python3 - "$dir/logs" "$@" <<'P'
+import glob, json, sys
+files = sorted(glob.glob(sys.argv[1] + "/*"))
+assert len(files) == len(sys.argv) - 2, files
+for file, version in zip(files, sys.argv[2:]):
+    lines = open(file).read()
+    first = json.loads(lines.split("\n")[0])
+    head = {k: first[k] for k in ("ts", "wall", "host", "pid", "rank", "level")}
+    process = {**head, "event": "process", "version": version.split(",")[0], "nccl": 22809, "cuda": 13000,
+               "settings": " ".join(version.split(",")[1:]), "command": "x"}
+    open(file, "w").write(json.dumps(process) + "\n" + lines)
+P
+    "$SLIPRING_REPORT" "$dir/logs" >"$dir/text"
+}
+
+# A rank of another version, or with other settings, is among those that differ; logs of a later one than the tool's are named as such.
+versions() {
+    of_versions 0.1.0 0.1.0 0.1.0
+    ! grep -q "version of slipring\|settings that are given\|Logs of slipring" "$dir/text" || fail "one version: $(cat "$dir/text")"
+    of_versions 0.1.0 0.1.0 0.1.9
+    has "$dir/text" "^  rank 2  *the whole run  *version of slipring  *0\.1\.9  *0\.1\.0$"
+    ! grep -q "Logs of slipring" "$dir/text" || fail "an older version is called newer"
+    of_versions 0.1.0 0.1.0,FUSE=off 0.1.0
+    has "$dir/text" "^  rank 1  *the whole run  *settings that are given  *FUSE=off  *none$"
+    of_versions 0.1.0 0.10.0 0.1.0
+    has "$dir/text" "^  rank 1 .* version of slipring  *0\.10\.0  *0\.1\.0$" "^Logs of slipring 0\.10\.0 are read by .slipring report. of"
 }
 
 # Reduce-scatters, beside gathers: decisions, times, advice; one wrong figure of each is found out.
@@ -222,6 +254,9 @@ page() {
 }
 
 broken() {
+    # What can not be written is said before anything is read.
+    ! "$SLIPRING_TRACE_TOOL" -o /proc/x /nonexistent 2>"$dir/told" || fail "a trace in /proc"
+    [ "$(cat "$dir/told")" = "slipring trace: /proc/x can not be written: No such file or directory" ] || fail "$(cat "$dir/told")"
     python3 "$here/make_logs.py" "$dir/logs" --ranks 2 --calls 12 --tried
     python3 "$here/broken.py" "${tools[@]}" --logs "$dir/logs" --least 200
 }

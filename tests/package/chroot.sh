@@ -44,7 +44,8 @@ inside() { chroot "$root" env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root L
 as_user() { chroot --userspec=65534:65534 "$root" env -i PATH=/usr/bin:/bin HOME=/tmp LC_ALL=C "$@"; }
 
 [ -n "$(ls "$packages"/slipring_*.deb 2>/dev/null)" ] || "$SLR_ROOT/scripts/package.sh" --out "$packages"
-main=$(ls "$packages"/slipring_*.deb) softgpu=$(ls "$packages"/slipring-softgpu_*.deb 2>/dev/null || :)
+newest() { ls -t "$packages/$1"_*.deb 2>/dev/null | head -n 1; } # package.sh leaves those of other versions
+main=$(newest slipring) softgpu=$(newest slipring-softgpu)
 
 make_root() {
     local from=${base:-$work/base}
@@ -92,7 +93,7 @@ work_alone() {
     rm "$root/tmp/slipring.deb"
     ! grep -iE 'warning|error' "$work/log" || fail "dpkg -i complains"
     inside ldconfig -p | grep 'libslipring.so ' >/dev/null || fail "ldconfig does not know the library"
-    [ "$(as_user slipring --version)" = "slipring $(dpkg-deb -f "$main" Version)" ] || fail "--version"
+    [ "$(as_user slipring --version | sed 's/ (commit.*//; 2d' | paste -sd,)" = "slipring $(dpkg-deb -f "$main" Version),library: /usr/lib/libslipring.so" ] || fail "--version"
     as_user slipring env | grep '^SLIPRING_ENABLE=on$' >/dev/null || fail "env"
     [ "$(as_user slipring run -- sh -c 'echo $LD_PRELOAD')" = /usr/lib/libslipring.so ] || fail "run"
     [ "$(as_user env LD_PRELOAD=libslipring.so sh -c 'echo fine' 2>&1)" = fine ] || fail "preloaded by name"
@@ -103,7 +104,7 @@ work_alone() {
         status=0
         as_user slipring doctor >"$work/doctor" 2>&1 || status=$?
         sed 's/^/    /' "$work/doctor"
-        [ $status = 2 ] && grep -qi 'driver' "$work/doctor" || fail "doctor without a driver: status $status"
+        [ $status = 3 ] && grep -qi 'driver' "$work/doctor" || fail "doctor without a driver: status $status"
     fi
     if have gcc; then
         dpkg-deb -x "$main" "$work/unpacked"

@@ -63,10 +63,17 @@ for elf in "$prefix/$libdir"/libslipring.so "$prefix/$libdir"/slipring/softgpu/*
     ! readelf -S "$elf" | grep '\.debug_info' >/dev/null || fail "$elf is not stripped"
 done
 slipring=$prefix/bin/slipring
-version=$("$slipring" --version)
-[ "$version" = "slipring $("$build/slipring-tables" --version | cut -d' ' -f2)" ] || fail "--version: $version"
+version=$("$build/slipring-tables" --version)
+[ "$("$slipring" --version)" = "$version
+library: $prefix/$libdir/libslipring.so" ] || fail "--version: $("$slipring" --version)"
+version=${version%% (commit *} version=${version%%
+*}
 "$slipring" env | grep '^SLIPRING_MIN_BYTES=4M$' >/dev/null || fail "env"
-mv "$prefix" "$work/moved" # the dynamic loader can not preload from a path with a space, and the launcher says so
+# The dynamic loader can not preload from a path with a space: there is a link.
+"$slipring" run --softgpu=2 --set log=info --set log-file="$work/spaced" --set min-bytes=0 -- \
+    "$prefix/libexec/slipring/ag_gemm" --ranks 2 --m 64 --k 64 --n 64 --iters 2 >"$work/out" || fail "ag_gemm: $(cat "$work/out")"
+grep -q 'info substitute ' "$work/spaced" || fail "nothing is substituted from a path with a space"
+mv "$prefix" "$work/moved" # pkg-config's paths, below, have no spaces
 prefix=$work/moved slipring=$work/moved/bin/slipring lib=$work/moved/$libdir
 [ "$("$slipring" run -- sh -c 'echo "$LD_PRELOAD"')" = "$lib/libslipring.so" ] || fail "run preloads another library"
 "$slipring" run --softgpu=2 --set log=info --set log-file="$work/log" --set min-bytes=0 -- \
@@ -117,5 +124,5 @@ done
 mkdir "$work/unpacked"
 tar -xzf "$work"/packages/slipring-*.tar.gz -C "$work/unpacked"
 compare "$work/unpacked"/slipring-* "$work/all"
-[ "$("$work/unpacked"/slipring-*/bin/slipring --version)" = "$version" ] || fail "the archive's launcher"
+[ "$("$work/unpacked"/slipring-*/bin/slipring --version | sed '1!d; s/ (commit.*//')" = "$version" ] || fail "the archive's launcher"
 echo "$(wc -l <"$work/all") files"

@@ -50,11 +50,14 @@ python=$work/venv/bin/python slipring=$work/venv/bin/slipring
 python3 -m pip --python "$python" install -q --no-index --no-compile "$wheel" || fail "pip install"
 version=$("$build/slipring-tables" --version)
 cd "$work" # nothing here is called slipring
-[ "$("$slipring" --version)" = "$version" ] || fail "--version"
+lib=$("$python" -c 'import slipring; print(slipring.library())')
+[ "$("$slipring" --version)" = "$version
+library: $lib" ] || fail "--version"
+version=${version%% (commit *} version=${version%%
+*}
 "$slipring" run --help | grep '^usage: slipring run ' >/dev/null || fail "run --help"
 "$slipring" env | grep '^SLIPRING_MIN_BYTES=4M$' >/dev/null || fail "env"
 "$python" -m slipring run -- true || fail "python -m slipring run"
-lib=$("$python" -c 'import slipring; print(slipring.library())')
 [ "$("$python" -m slipring run -- sh -c 'echo "$LD_PRELOAD"')" = "$lib" ] || fail "run preloads another library"
 [ "slipring $("$python" -c 'import slipring; print(slipring.__version__)')" = "$version" ] || fail "__version__"
 status=0

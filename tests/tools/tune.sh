@@ -75,6 +75,13 @@ awk -v a="$gather_with" -v b="$gather" -v c="$reduce_with" -v d="$reduce" 'BEGIN
 tune 1 -o "$work/none" -- true && grep -q 'nothing to measure' "$work/err" || fail "no message: no communicator"
 tune 1 -o "$work/none" --set min_bytes=0 -- "$collectives" --func allgather --bytes 32768 --rounds 20 && grep -q 'no collective was measured' "$work/err" ||
     fail "no message: all went to the ring"
+# Where nothing can be written COMMAND is not run.
+tune 1 -o /proc/x -- touch "$work/ran" && grep -q '/proc/x can not be written: No such file' "$work/err" && [ ! -e "$work/ran" ] ||
+    fail "the output was not tried before the work"
+TMPDIR=/nonexistent tune 1 -o "$work/none" -- touch "$work/ran" && [ ! -e "$work/ran" ] && [ ! -e "$work/none" ] &&
+    grep -q 'no folder for temporary files in /nonexistent (TMPDIR): No such file or directory; TMPDIR can name another' "$work/err" || fail "TMPDIR is not named"
+echo before >"$work/kept"
+tune 7 -o "$work/kept" -- sh -c 'exit 7' && [ "$(cat "$work/kept")" = before ] || fail "a table that was there is gone"
 tune 7 -o "$work/none" -- sh -c 'exit 7' && grep -q 'status 7; nothing written' "$work/err" || fail "no message: the command failed"
 tune 127 -o "$work/none" -- "$work/there-is-no-such-command"
 tune 2 --rounds 2 -- true && grep -q 'from 3 to' "$work/err" || fail "no message: rounds"

@@ -51,8 +51,16 @@ says '^slipring verify: [0-9]+ of [0-9]+ gathers DIFFER'
 says '^  DIFFERS: rank [01] of communicator [0-9a-f]{8} \(.+\), call [0-9]+: from byte [0-9]+ .*of rank [01]$'
 says "^  logs: $work/kept$"
 cat "$work"/kept/*.jsonl | grep -q '"event":"verify_differs"' || fail "the logs were not kept"
-verify 3 --keep "$work/kept" -- true
+verify 2 --keep "$work/kept" -- true
 complains 'a new folder or an empty one'
+verify 2 --keep "$work/none" --set strickt=1 -- true
+[ ! -e "$work/none" ] || fail "a folder was left for logs that there are none of"
+mkdir "$work/empty"
+verify 2 --keep "$work/empty" --set strickt=1 -- true
+[ -d "$work/empty" ] || fail "a folder that was there before is gone"
+got=0
+TMPDIR=/nonexistent "$tool" -- true 2>"$work/err" || got=$?
+[ $got -eq 4 ] && complains 'no folder for temporary files in /nonexistent (TMPDIR)'
 
 # Reduce-scatters, and gathers beside them.
 always="--set reduce_scatter=always --set min_bytes=0"
@@ -61,7 +69,7 @@ says '^slipring verify: 24 reduce-scatters compared with NCCL.s, all bits those 
 says '^  24 of 24 reduce-scatters substituted$'
 verify 0 $always -- "$scatters" group-with-gather 2
 says '^slipring verify: [0-9]+ gathers compared with NCCL.s, all bytes equal; [0-9]+ reduce-scatters compared '
-verify 2 --set reduce_scatter=always --set min_bytes=1T -- "$scatters" in-place 2
+verify 3 --set reduce_scatter=always --set min_bytes=1T -- "$scatters" in-place 2
 says '24 reduce-scatters stayed with NCCL: below_min_bytes'
 verify 1 --lib "$broken_sums" $always -- "$scatters" ex-bf16-nn 2
 says '^slipring verify: [0-9]+ of [0-9]+ reduce-scatters DIFFER'
@@ -71,17 +79,17 @@ always="--set all_reduce=always --set min_bytes=0"
 verify 0 $always -- "$scatters" in-place 2a
 says '^slipring verify: 24 all-reduces compared with NCCL.s, all bits those of the sums in rank order, and NCCL.s near$'
 says '^  24 of 24 all-reduces substituted$'
-verify 2 --set all_reduce=off --set min_bytes=0 -- "$scatters" in-place 2a
+verify 3 --set all_reduce=off --set min_bytes=0 -- "$scatters" in-place 2a
 says '24 all-reduces stayed with NCCL: all_reduce_off'
 verify 1 --lib "$broken_sums" $always -- "$scatters" ex-bf16-nn 2a
 says '^slipring verify: [0-9]+ of [0-9]+ all-reduces DIFFER'
 says '^  DIFFERS: rank [01] of communicator [0-9a-f]{8} \(.+\), call [0-9]+: byte [0-9]+ of the sums, in shards of 960 of an all-reduce, is of the bits [0-9a-f]+, the sum of what the ranks sent has [0-9a-f]+$'
 
 # Nothing to compare, and commands that fail.
-verify 2 --set min_bytes=1T -- "$gathers" 2 2000000 4096
+verify 3 --set min_bytes=1T -- "$gathers" 2 2000000 4096
 says '^slipring verify: nothing was compared$'
 says '[0-9]+ all-gathers stayed with NCCL: below_min_bytes \(the gathered bytes are below'
-verify 2 -- true
+verify 3 -- true
 says 'no communicator was made'
 verify 7 -- sh -c 'exit 7'
 says 'COMMAND ended with status 7'
@@ -103,23 +111,23 @@ says '30 of 30 gathers DIFFER'
 says 'DIFFERS: rank -1 of communicator ab \(\), call 19:'
 says '^  and 10 more$'
 says 'COMMAND ended with status 9'
-verify 2 -- sh -c "$write"' echo "{\"event\":\"communicator\",\"decision\":\"pass\",\"reason\":\"rank_absent\"}" >"$f"
+verify 3 -- sh -c "$write"' echo "{\"event\":\"communicator\",\"decision\":\"pass\",\"reason\":\"rank_absent\"}" >"$f"
     echo "{\"event\":\"not_verified\"}" >>"$f"'
 says "1 ranks' communicators stayed with NCCL: rank_absent"
 says '1 were not compared for want of device memory'
 says '1 processes gathered nothing, or ended before'
 
 # Wrong use.
-verify 3
+verify 2
 complains 'there is no command'
-verify 3 --every 0 -- true
+verify 2 --every 0 -- true
 complains 'whole number from 1'
-verify 3 --every x -- true
-verify 3 --colour -- true
+verify 2 --every x -- true
+verify 2 --colour -- true
 complains 'there is no option: --colour'
-verify 3 --set
+verify 2 --set
 complains 'needs a value: --set'
-verify 3 --keep 'a%h' -- true
+verify 2 --keep 'a%h' -- true
 complains 'without %'
 verify 2 --set strickt=1 -- true # the launcher's own message and status
 complains 'did you mean STRICT'

@@ -5,8 +5,10 @@
 # shellcheck disable=SC2016 # the shell that the launcher starts expands what is in single quotes
 set -eu
 launcher=$1 probe=$2 tables=$3
-unset LD_PRELOAD LD_LIBRARY_PATH SLIPRING_LIB SLIPRING_TABLES SLIPRING_SOFTGPU
+unset LD_PRELOAD LD_LIBRARY_PATH SLIPRING_LIB SLIPRING_TABLES SLIPRING_SOFTGPU SLIPRING_CONF_FILE
 work=$(readlink -f "$(mktemp -d)")
+export HOME="$work/home" TMPDIR="$work/tmp"
+mkdir "$HOME" "$TMPDIR"
 trap 'rm -rf "$work"' EXIT
 
 # A copy of the source tree's shape with a build folder, and an installed one.
@@ -90,9 +92,22 @@ refuses 'another machine' 1 'for another kind of machine' "$s" run --lib "$work/
 refuses 'another class' 1 'for another kind of machine' "$s" run --lib "$work/class.so" -- true
 head -c 19 "$probe" >"$work/cut.so"
 refuses 'cut short' 1 'is no shared library' "$s" run --lib "$work/cut.so" -- true
-mkdir "$work/a b"
-cp "$probe" "$work/a b/libslipring.so"
-refuses 'a space in the path' 1 'colon or a space' "$s" run --lib "$work/a b/libslipring.so" -- true
+# A path that LD_PRELOAD can not hold: a link, in a folder that is this user's alone.
+for folder in "$work/a b" "$work/a:b"; do
+    mkdir "$folder"
+    cp "$probe" "$folder/libslipring.so"
+    expect "preloaded by a link: $folder" 'probe loaded' env PROBE_TELL=1 "$s" run --lib "$folder/libslipring.so" -- true
+    link=$(preload_of "$s" run --lib "$folder/libslipring.so")
+    case $link in "$TMPDIR/slipring-$(id -u)"/*/libslipring.so) ;; *) fail "the link is $link" ;; esac
+    [ "$(readlink "$link")" = "$folder/libslipring.so" ] || fail "$link leads to $(readlink "$link")"
+    expect "the plugin: $folder" "$link" "$s" run --lib "$folder/libslipring.so" --set tune_file=a.tune -- sh -c 'echo $NCCL_TUNER_PLUGIN'
+done
+[ "$(stat -c %a "$TMPDIR/slipring-$(id -u)")" = 700 ] || fail "the folder of links is open to others"
+rm -r "$TMPDIR/slipring-$(id -u)"
+ln -s "$work/home" "$TMPDIR/slipring-$(id -u)" # as somebody else could, in /tmp
+refuses 'a folder of links that is a link' 1 "$TMPDIR/slipring-$(id -u) can not hold a link" "$s" run --lib "$work/a b/libslipring.so" -- true
+rm "$TMPDIR/slipring-$(id -u)"
+refuses 'no place for a link' 1 'can not hold a link' env TMPDIR=/proc "$s" run --lib "$work/a b/libslipring.so" -- true
 mv "$lib" "$lib.away"
 expect 'another build folder' "$work/src/build-other/libslipring.so" preload_of "$s" run
 mv "$work/src/build-other/libslipring.so" "$work/away.so"
@@ -153,7 +168,13 @@ expect 'record, relative' "$work/rel/ative/slipring-%h-%p.jsonl" \
     sh -c 'cd "$1" && "$2" run --record=rel/ative -- sh -c "cd / && echo \$SLIPRING_LOG_FILE"' sh "$work" "$s"
 expect 'record, set before' 'debug 50 /x' env SLIPRING_LOG=debug SLIPRING_LOG_FILE=/x \
     "$s" run --record "$work/rel" --set trace=50 -- sh -c 'echo $SLIPRING_LOG $SLIPRING_TRACE $SLIPRING_LOG_FILE'
-refuses 'record, a file' 1 'can not be made' "$s" run --record "$lib" -- true
+refuses 'record, a file' 1 'can not be made: File exists' "$s" run --record "$lib" -- true
+refuses 'record, refused' 1 'the folder /proc/x can not be made: No such file or directory' "$s" run --record /proc/x -- true
+refuses 'record, in part' 1 'can not be made: File name too long' "$s" run --record "$work/half/made/$(printf '%0300d' 0)" -- true
+[ ! -e "$work/half" ] || fail 'record: a folder was left'
+refuses 'record, read-only' 1 'the folder /proc can not be written to: ' "$s" run --record /proc -- true
+refuses 'record, and no software GPU' 1 'has no libcuda.so.1' env SLIPRING_SOFTGPU=/nonexistent "$s" run --softgpu --record "$work/none" -- true
+[ ! -e "$work/none" ] || fail 'record: a folder was left where nothing ran'
 refuses 'record, no folder' 2 'needs a folder' "$s" run --record
 refuses 'record, empty' 2 'needs a folder' "$s" run --record= -- true
 "$s" run --record "$work/rel" --set log_format=text -- true 2>"$work/err"
@@ -167,11 +188,15 @@ expect 'run --softgpu' "$work/src/build/softgpu 3 $lib" \
 expect 'not twice' "$work/src/build/softgpu" "$s" softgpu "$s" run --softgpu sh -c 'echo $LD_LIBRARY_PATH'
 refuses 'bad number' 2 'positive whole number' "$s" softgpu -n two -- true
 refuses 'zero devices' 2 'positive whole number' "$s" run --softgpu=0 -- true
+refuses 'a number without =' 2 'stands behind =: --softgpu=4' "$s" run --softgpu 4 -- true
 mkdir -p "$work/inst/lib/machine-linux-gnu/slipring/softgpu"
 : >"$work/inst/lib/machine-linux-gnu/libcuda.so.1" # of a real driver
 refuses 'the real driver is no softgpu' 1 'software GPU was not found' "$work/inst/bin/slipring" softgpu -- true
 : >"$work/inst/lib/machine-linux-gnu/slipring/softgpu/libcuda.so.1"
 expect 'softgpu, installed' "$work/inst/lib/machine-linux-gnu/slipring/softgpu" "$work/inst/bin/slipring" softgpu -- sh -c 'echo $LD_LIBRARY_PATH'
+mkdir "$work/s:g"
+: >"$work/s:g/libcuda.so.1"
+refuses 'softgpu, a colon' 1 's:g: the dynamic loader can not search' env SLIPRING_SOFTGPU="$work/s:g" "$s" softgpu -- true
 refuses 'no softgpu' 1 'software GPU was not found' "$work/empty/bin/slipring" softgpu -- true
 
 # NCCL is told to load the library as its plugin where a setting needs that, unless the user has named one.
@@ -184,6 +209,39 @@ expect 'tuner to explore' "$lib none" "$s" run --set tune_explore=4 -- sh -c "$p
 expect 'no tuner for nothing' 'none none' "$s" run --set tune_explore=0 -- sh -c "$plugins"
 expect 'profiler' "none $lib" env SLIPRING_PROFILE=on "$s" run -- sh -c "$plugins"
 expect 'profiler off' 'none none' env SLIPRING_PROFILE=off "$s" run -- sh -c "$plugins"
+
+# Files with settings: the program's processes read them; the launcher goes by them, the environment comes first.
+printf 'SLIPRING_TUNE_FILE=a.tune\nLOG=debug\nPROFILE=yes\n' >"$HOME/.slipring.conf"
+expect 'plugins by a file' "$lib $lib" "$s" run -- sh -c "$plugins"
+expect 'not by a file' "none $lib" env SLIPRING_TUNE_FILE= "$s" run -- sh -c "$plugins"
+expect 'no file' 'none none' "$s" run --set conf_file=/dev/null -- sh -c "$plugins"
+expect 'what a file gives is not exported' 'no no' "$s" run -- sh -c 'echo ${SLIPRING_TUNE_FILE-no} ${SLIPRING_LOG-no}'
+expect 'record leaves what a file sets' 'no json' "$s" run --record "$work/rel" -- sh -c 'echo ${SLIPRING_LOG-no} $SLIPRING_LOG_FORMAT'
+printf '# mine\nCHUNKS=5\nLOG=loud\nSTRICKT=1\nCHUNKS=6\nwhat\n' >"$work/conf"
+SLIPRING_CONF_FILE=$work/conf SLIPRING_PARTS=4 "$s" env --all >"$work/out" 2>"$work/err"
+[ "$(grep -A1 '^SLIPRING_CHUNKS=5$' "$work/out" | tail -n 1)" = "    from $work/conf:2" ] || fail "env: where CHUNKS is from"
+[ "$(grep -A1 '^SLIPRING_PARTS=4$' "$work/out" | tail -n 1)" = "    from environment" ] || fail "env: where PARTS is from"
+[ "$(cat "$work/err")" = "slipring: $work/conf:3: SLIPRING_LOG=loud is ignored; expected: one of off, error, warn, info, debug
+slipring: $work/conf:4: SLIPRING_STRICKT=1 is ignored; expected: a setting that exists (see: slipring env); did you mean SLIPRING_STRICT?
+slipring: $work/conf:6: SLIPRING_what is ignored; expected: a line NAME=VALUE" ] || fail "env: $(cat "$work/err")"
+SLIPRING_CONF_FILE=$work/conf "$s" env --json 2>/dev/null | grep -A2 '"SLIPRING_CHUNKS"' | grep -q "\"from\": \"$work/conf:2\"" || fail "env --json: $("$s" env --json | grep -A2 CHUNKS)"
+SLIPRING_CONF_FILE=/nonexistent/conf "$s" env 2>&1 >/dev/null | grep -q '/nonexistent/conf is ignored; expected: a file that can be read' ||
+    fail "a file that is named and missing"
+# The system's comes last; here that is only to be seen in a mount namespace. A program with another user's rights reads the system's alone.
+if unshare -m sh -c 'mount -t tmpfs none /etc' 2>/dev/null; then
+    unshare -m sh -c 'mount -t tmpfs none /etc && printf "CHUNKS=7\nPARTS=2\n" >/etc/slipring.conf && SLIPRING_CONF_FILE=$2/conf "$1" files' \
+        sh "$tables" "$work" >"$work/out"
+    [ "$(paste -sd' ' "$work/out")" = 'SLIPRING_CHUNKS=5 SLIPRING_PARTS=2' ] || fail "the system's file: $(cat "$work/out")"
+fi
+chmod 755 "$work" "$HOME"
+cp "$tables" "$work/privileged"
+cp "$(command -v id)" "$work/id"
+if chown 12345 "$work/privileged" "$work/id" 2>/dev/null && chmod 4755 "$work/privileged" "$work/id" && [ "$("$work/id" -u)" = 12345 ]; then
+    [ "$(SLIPRING_CONF_FILE=$work/conf "$tables" files)" = SLIPRING_CHUNKS=5 ] || fail "files"
+    expect "another user's rights" '' env SLIPRING_CONF_FILE="$work/conf" "$work/privileged" files
+    expect "another user's rights, home" '' "$work/privileged" files
+fi
+rm "$HOME/.slipring.conf"
 
 # The tool of the program's NVTX: only when it is asked for, and never in the place of another one.
 unset NVTX_INJECTION64_PATH SLIPRING_CALLERS
@@ -205,11 +263,17 @@ mkdir -p "$long" && cp "$probe" "$long/libslipring.so"
 expect 'a path that NCCL would cut' 'STATIC_PLUGIN none' "$s" run --lib "$long/libslipring.so" --set tune_file=a.tune -- sh -c "$plugins"
 
 # env, version, help, misuse.
-expect version "$("$tables" --version)" "$s" --version
-expect -V "$("$tables" --version)" "$s" -V
-expect 'the command version' "$("$tables" --version)" "$s" version
+version="$("$tables" --version)
+library: $lib"
+for option in --version -V version; do
+    expect "$option" "$version" "$s" "$option"
+done
+expect 'version, of another library' "library: $work/other.so" sh -c 'SLIPRING_LIB=$1 "$2" version | tail -n 1' sh "$work/other.so" "$s"
+expect 'version, a library that is not there' 'library: there is no file /x.so (from SLIPRING_LIB)' sh -c 'SLIPRING_LIB=/x.so "$1" version | tail -n 1' sh "$s"
+expect 'version, no library' 'library: not found' sh -c 'SLIPRING_TABLES=$1 "$2" version | tail -n 1' sh "$tables" "$work/empty/bin/slipring"
+refuses 'version takes nothing' 2 'not "x"' "$s" version x
 expect help "$("$tables" usage)" "$s" --help
-for command in run env softgpu; do
+for command in run env softgpu completion; do
     for option in --help -h; do
         expect "$command $option" "$("$tables" usage $command)" "$s" $command $option
     done

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Checks that slipring-tables brings files up to date and finds those that are not. Usage: tables.sh SLIPRING_TABLES
 set -eu
-tables=$1
+tables=$1 root=$(dirname "$0")/../..
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
@@ -48,7 +48,7 @@ grep -q '^| `substituted` | ' "$work/counters" || fail "the region has no counte
 # Manual pages.
 printf 'x@version@y @date@ a@b @@ @\n@settings@\n@reasons@\n@counters@\n@commands@\n@functions@\n' >"$work/template"
 "$tables" page "$work/template" today >"$work/page" || fail "page"
-[ "$(head -n 1 "$work/page")" = "x$("$tables" --version | cut -d' ' -f2)y today a@b @@ @" ] || fail "page: $(head -n 1 "$work/page")"
+[ "$(head -n 1 "$work/page")" = "x$("$tables" --version | sed 1q | cut -d' ' -f2)y today a@b @@ @" ] || fail "page: $(head -n 1 "$work/page")"
 for name in SLIPRING_MIN_BYTES below_min_bytes gemm_chunks 'slipring run' ncclAllGather; do
     grep -q "fB$name" "$work/page" || fail "page: no $name"
 done
@@ -58,6 +58,13 @@ grep -q '/nonexistent/template: No such file' "$work/err" || fail "page: the mes
 # what a line must not begin with, or contain, for roff to take it as text
 printf '@commands@\n@settings@\n' >"$work/template"
 "$tables" page "$work/template" today | grep -E "^[.'][^A-Za-z]|[^\\]['\`^~]" && fail "page: something that roff takes for its own"
+
+# The versions that it runs with are README's.
+"$tables" --version | head -n 1 | grep -qE '^slipring [0-9.]+( \(commit [0-9a-f]+(-dirty)?\))?$' || fail "--version: $("$tables" --version)"
+runs=$("$tables" --version | sed -n 2p)
+needs() { sed -n "s/^| $1 | \([^;|,]*\)[;|,].*/\1/p" "$root/README.md" | sed 's/ *$//'; }
+[ "$runs" = "runs with: CUDA $(needs 'CUDA runtime, cuBLAS of the program'), driver $(needs driver) or later, NCCL $(needs 'NCCL of the program')" ] ||
+    fail "--version: \"$runs\" is not what README.md says"
 
 "$tables" settings --json | python3 -c 'import json, sys; assert len(json.load(sys.stdin)) > 5' || fail "settings --json"
 "$tables" reasons --json | python3 -c 'import json, sys; assert len(json.load(sys.stdin)) > 5' || fail "reasons --json"

@@ -3,17 +3,22 @@
 #include <criterion/criterion.h>
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 struct told {
     int count;
-    char name[80], value[80], expected[200], nearest[80];
+    char name[80], value[80], expected[200], nearest[80], from[80];
 };
 
-static void note(void *ctx, const char *name, const char *value, const char *expected, const char *nearest)
+static void note(void *ctx, const struct slr_setting_place *place, const char *name, const char *value,
+                 const char *expected, const char *nearest)
 {
     struct told *told = ctx;
     told->count++;
+    slr_setting_place_text(place, told->from, sizeof told->from);
     snprintf(told->name, sizeof told->name, "%s", name);
     snprintf(told->value, sizeof told->value, "%s", value);
     snprintf(told->expected, sizeof told->expected, "%s", expected);
@@ -321,4 +326,165 @@ Test(settings, the_process_settings_outlive_the_environment)
     cr_assert_str_eq(slr_settings()->text[SLR_S_LOG_FILE], "/tmp/here");
     memset(strchr(entry, '=') + 1, 'x', 5);
     cr_assert_str_eq(slr_settings()->text[SLR_S_LOG_FILE], "/tmp/here");
+}
+
+/* ---- files ---- */
+
+/* As after an environment that holds `entry` and nothing else. */
+static struct told parse_text(struct slr_settings *s, char *entry, const char *path, char *text)
+{
+    char *envp[] = {entry, NULL};
+    struct told told = {0};
+    slr_settings_parse(s, envp, note, &told);
+    slr_settings_file(s, path, text, note, &told);
+    return told;
+}
+
+Test(settings_file, lines)
+{
+    static struct slr_settings s;
+    char text[] = "# CHUNKS=9\n\n  \t# more\nSLIPRING_CHUNKS=3\n  PARTS = 5 \r\nLOG_FILE=/a #b=c d\nLOG=info";
+    cr_expect_eq(parse_text(&s, "x=y", "/f", text).count, 0);
+    cr_expect_eq(s.num[SLR_S_CHUNKS], 3);
+    cr_expect_eq(s.num[SLR_S_PARTS], 5);
+    cr_expect_eq(s.num[SLR_S_LOG], 3);
+    cr_expect_str_eq(s.text[SLR_S_LOG_FILE], "/a #b=c d");
+    cr_expect(s.given[SLR_S_CHUNKS] && s.given[SLR_S_LOG]);
+    cr_expect_str_eq(s.place[SLR_S_PARTS].file, "/f");
+    cr_expect_eq(s.place[SLR_S_PARTS].line, 5);
+    cr_expect_not(s.given[SLR_S_SLOT_BYTES]);
+}
+
+Test(settings_file, the_environment_counts_before_it_and_the_first_line_before_others)
+{
+    static struct slr_settings s;
+    char text[] = "CHUNKS=3\nPARTS=2\nPARTS=4\n", again[] = "CHUNKS=3\n", third[] = "CHUNKS=3\n";
+    cr_expect_eq(parse_text(&s, "SLIPRING_CHUNKS=7", "/f", text).count, 0);
+    cr_expect_eq(s.num[SLR_S_CHUNKS], 7);
+    cr_expect_null(s.place[SLR_S_CHUNKS].file);
+    cr_expect_eq(s.num[SLR_S_PARTS], 2);
+    cr_expect_eq(parse_text(&s, "SLIPRING_CHUNKS=", "/f", again).count, 0);
+    cr_expect(s.num[SLR_S_CHUNKS] == 0 && !s.given[SLR_S_CHUNKS], "an empty value is the default, not the file's");
+    cr_expect_eq(parse_text(&s, "SLIPRING_CHUNKS=many", "/f", third).count, 1);
+    cr_expect_eq(s.num[SLR_S_CHUNKS], 3, "what is refused is as if it were not there");
+}
+
+Test(settings_file, what_is_wrong_is_told_with_its_line)
+{
+    static const char *const cases[][4] = {
+        {"STRICKT=1", "SLIPRING_STRICKT", "a setting that exists (see: slipring env)", "SLIPRING_STRICT"},
+        {"log=info", "SLIPRING_log", "a setting that exists (see: slipring env)", "SLIPRING_LOG"},
+        {"SLIPRING_LIB=/x", "SLIPRING_LIB", "a setting that exists (see: slipring env)", "(none)"},
+        {"CHUNKS=many", "SLIPRING_CHUNKS", "a whole number from 0 to 64", "(none)"},
+        {"strict on", "SLIPRING_strict on", "a line NAME=VALUE", "(none)"},
+        {"CONF_FILE=/x", "SLIPRING_CONF_FILE", "this one only in the environment", "(none)"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        static struct slr_settings s;
+        char text[80];
+        snprintf(text, sizeof text, "PARTS=2\n%s\nFUSE=off\n", cases[i][0]);
+        struct told told = parse_text(&s, "x=y", "/etc/f", text);
+        cr_expect_eq(told.count, 1, "%s", cases[i][0]);
+        cr_expect_str_eq(told.name, cases[i][1]);
+        cr_expect_str_eq(told.expected, cases[i][2]);
+        cr_expect_str_eq(told.nearest, cases[i][3]);
+        cr_expect_str_eq(told.from, "/etc/f:2");
+        cr_expect(s.num[SLR_S_PARTS] == 2 && s.num[SLR_S_FUSE] == 0, "the other lines count");
+        cr_expect_eq(s.num[SLR_S_CHUNKS], 0);
+        cr_expect_str_eq(s.text[SLR_S_CONF_FILE], "");
+    }
+}
+
+static char folder[] = "/tmp/test_base_settings.XXXXXX";
+
+static void make_folder(void)
+{
+    cr_assert_not_null(mkdtemp(folder));
+}
+
+static void remove_folder(void)
+{
+    char command[80];
+    snprintf(command, sizeof command, "rm -rf %s", folder);
+    cr_assert_eq(system(command), 0);
+}
+
+static const char *write_file(const char *name, const char *text, size_t size)
+{
+    static char path[80];
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    FILE *f = fopen(path, "w");
+    cr_assert_not_null(f);
+    cr_assert_eq(fwrite(text, 1, size, f), size);
+    cr_assert_eq(fclose(f), 0);
+    return path;
+}
+
+/* With the folder as home, and CONF_FILE, unless it is NULL. */
+static struct told read_files(struct slr_settings *s, const char *conf_file)
+{
+    char home[80], conf[160];
+    char *envp[] = {home, conf, NULL};
+    struct told told = {0};
+    snprintf(home, sizeof home, "HOME=%s", folder);
+    snprintf(conf, sizeof conf, "%s%s", conf_file ? "SLIPRING_CONF_FILE=" : "x=y", conf_file ? conf_file : "");
+    slr_settings_parse(s, envp, note, &told);
+    slr_settings_files(s, envp, note, &told);
+    return told;
+}
+
+Test(settings_file, the_home_folders_or_the_named_one, .init = make_folder, .fini = remove_folder)
+{
+    static struct slr_settings s;
+    cr_expect_eq(read_files(&s, NULL).count, 0, "none is there");
+    write_file(SLR_SETTINGS_HOME, "CHUNKS=3", 8);
+    cr_expect_eq(read_files(&s, NULL).count, 0);
+    cr_expect_eq(s.num[SLR_S_CHUNKS], 3);
+    cr_expect_eq(read_files(&s, "").count, 0);
+    cr_expect_eq(s.num[SLR_S_CHUNKS], 3, "an empty name is none");
+    cr_expect_eq(read_files(&s, write_file("named", "PARTS=4", 7)).count, 0);
+    cr_expect_eq(s.num[SLR_S_PARTS], 4);
+    cr_expect_eq(s.num[SLR_S_CHUNKS], 0, "in its place");
+    cr_expect_eq(read_files(&s, "/dev/null").count, 0);
+    cr_expect_eq(s.num[SLR_S_CHUNKS], 0, "none");
+    struct told told = read_files(&s, "/nonexistent/conf");
+    cr_expect_eq(told.count, 1, "a named one has to be there");
+    cr_expect_str_eq(told.name, "SLIPRING_CONF_FILE");
+    cr_expect_str_eq(told.value, "/nonexistent/conf");
+    cr_expect_str_eq(told.expected, "a file that can be read");
+}
+
+Test(settings_file, what_is_no_text_file_is_told_and_nothing_waits, .init = make_folder, .fini = remove_folder,
+     .timeout = 20)
+{
+    static struct slr_settings s;
+    static char large[16384 + 1];
+    char pipe[80];
+    memset(large, '#', sizeof large);
+    cr_expect_eq(read_files(&s, write_file("fits", large, sizeof large - 1)).count, 0);
+    cr_expect_str_eq(read_files(&s, write_file("large", large, sizeof large)).expected,
+                     "a text of at most 16384 bytes");
+    cr_expect_str_eq(read_files(&s, write_file("binary", "CHUNKS=3\n\0\n", 11)).expected,
+                     "a text of at most 16384 bytes");
+    cr_expect_eq(s.num[SLR_S_CHUNKS], 0);
+    cr_expect_str_eq(read_files(&s, folder).expected, "a file");
+    snprintf(pipe, sizeof pipe, "%s/pipe", folder);
+    cr_assert_eq(mkfifo(pipe, 0600), 0);
+    cr_expect_str_eq(read_files(&s, pipe).expected, "a file");
+}
+
+Test(settings_file, a_home_of_somebody_else_is_not_obeyed, .init = make_folder, .fini = remove_folder)
+{
+    static struct slr_settings s;
+    const char *path = write_file(SLR_SETTINGS_HOME, "CHUNKS=3", 8);
+    if (chown(path, 12345, (gid_t)-1) != 0) {
+        cr_skip_test("only root can give a file away");
+        return;
+    }
+    struct told told = read_files(&s, NULL);
+    cr_expect_eq(told.count, 1);
+    cr_expect_str_eq(told.expected, "a file of this user");
+    cr_expect_eq(s.num[SLR_S_CHUNKS], 0);
+    cr_expect_eq(read_files(&s, path).count, 0);
+    cr_expect_eq(s.num[SLR_S_CHUNKS], 3, "by its name it is");
 }

@@ -20,6 +20,7 @@ struct bench {
     const char *json, *markdown; /* files, or NULL */
     const char *with;            /* as it is shown; "" at first: the launcher */
     bool softgpu, gpu;           /* asked for; neither: what there is */
+    int devices;                 /* of the software GPU; 0: as many as it has by itself */
     char ag_gemm[PATH_MAX];
     struct words device;   /* prefix of both sides: the software GPU, or nothing */
     struct words prefix;   /* of the side with slipring */

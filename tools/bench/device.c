@@ -112,6 +112,10 @@ static int use_softgpu(struct bench *b)
     }
     words_add(&b->device, launcher);
     words_add(&b->device, "softgpu");
+    if (b->devices) {
+        words_add(&b->device, "-n");
+        words_addf(&b->device, "%d", b->devices);
+    }
     words_add(&b->device, "--");
     return 0;
 }
@@ -137,6 +141,6 @@ int bench_choose_device(struct bench *b)
     }
     if (!b->rounds)
         b->rounds = usable && !f->softgpu ? 5 : 2;
-    add_problem(b, !usable || f->softgpu, usable ? f->devices : 8);
+    add_problem(b, !usable || f->softgpu, usable ? f->devices : b->devices ? b->devices : 8);
     return usable ? 0 : use_softgpu(b);
 }

@@ -33,11 +33,16 @@ static bool find_ag_gemm(struct bench *b)
 /* The options into `b`. 0, or an exit status. */
 static int take(struct bench *b, const struct options *o, char **argv, int rest)
 {
-    *b = (struct bench){.rounds = o->rounds, .with = o->with, .softgpu = o->softgpu, .gpu = o->gpu};
+    const char *devices = o->softgpu ? o->softgpu : ""; /* NULL: given without a number */
+    *b = (struct bench){.rounds = o->rounds, .with = o->with, .gpu = o->gpu};
+    b->softgpu = !o->softgpu || *devices;
+    b->devices = (int)strtol(devices, NULL, 10);
     b->json = *o->json ? o->json : NULL;
     b->markdown = *o->markdown ? o->markdown : NULL;
     if (argv[rest] && strcmp(argv[rest - 1], "--") != 0)
         return options_wrong(option_rows, "unexpected argument: %s; ag_gemm's options stand behind --", argv[rest]);
+    if (*devices && (b->devices < 1 || devices[strspn(devices, "0123456789")]))
+        return options_wrong(option_rows, "--softgpu takes a number of devices, not %s", devices);
     if (b->gpu && b->softgpu)
         return options_wrong(option_rows, "--gpu and --softgpu exclude each other");
     if (snprintf(b->ag_gemm, sizeof b->ag_gemm, "%s", o->ag_gemm) >= (int)sizeof b->ag_gemm)
@@ -105,7 +110,9 @@ static int help(struct bench *b)
 static int run(struct bench *b)
 {
     json_t *runs[SIDES] = {NULL, NULL};
-    int rc = *b->ag_gemm || find_ag_gemm(b) ? set_prefix(b) : BENCH_ERROR;
+    const bool writable = (!b->json || job_can_write("slipring bench", b->json)) &&
+                          (!b->markdown || job_can_write("slipring bench", b->markdown));
+    int rc = writable && (*b->ag_gemm || find_ag_gemm(b)) ? set_prefix(b) : BENCH_ERROR;
     if (rc == 0)
         rc = bench_choose_device(b);
     if (rc == 0 && bench_has_option(b, "help"))

@@ -117,11 +117,9 @@ static int run_all(const struct bench *b, struct run *r, json_t *runs[SIDES])
 int bench_run(struct bench *b, json_t *runs[SIDES])
 {
     struct run r = {.done = 0};
-    int rc = job_folder(b->folder, sizeof b->folder);
-    if (rc) {
-        fprintf(stderr, "slipring bench: no folder for temporary files: %s\n", strerror(-rc));
+    int rc = job_folder("slipring bench", b->folder, sizeof b->folder);
+    if (rc)
         return BENCH_ERROR;
-    }
     for (int side = 0; side < SIDES; side++)
         runs[side] = json_array();
     r.progress = progress_begin("slipring bench", 2 * (unsigned long long)b->rounds);

@@ -164,13 +164,32 @@ int job_interrupted(void)
     return asked;
 }
 
-int job_folder(char *path, size_t size)
+int job_folder(const char *who, char *path, size_t size)
 {
-    const char *tmp = getenv("TMPDIR");
-    int n = snprintf(path, size, "%s/slipring-XXXXXX", tmp && *tmp ? tmp : "/tmp");
-    if (n < 0 || (size_t)n >= size)
-        return -ENAMETOOLONG;
-    return mkdtemp(path) ? 0 : -errno;
+    const char *named = getenv("TMPDIR"), *tmp = named && *named ? named : "/tmp";
+    int n = snprintf(path, size, "%s/slipring-XXXXXX", tmp);
+    int error = n < 0 || (size_t)n >= size ? ENAMETOOLONG : mkdtemp(path) ? 0 : errno;
+    if (error)
+        fprintf(stderr, "%s: no folder for temporary files in %s%s: %s; TMPDIR can name another place\n", who, tmp,
+                tmp == named ? " (TMPDIR)" : "", strerror(error));
+    return -error;
+}
+
+bool job_can_write(const char *who, const char *path)
+{
+    const int flags = O_WRONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY;
+    int fd = open(path, flags | O_CREAT | O_EXCL, 0666);
+    const bool made = fd >= 0;
+    if (!made && errno == EEXIST)
+        fd = open(path, flags);
+    const int error = fd >= 0 || errno == ENXIO ? 0 : errno; /* ENXIO: a pipe that nobody reads yet */
+    if (fd >= 0)
+        close(fd);
+    if (made)
+        unlink(path);
+    if (error)
+        fprintf(stderr, "%s: %s can not be written: %s\n", who, path, strerror(error));
+    return !error;
 }
 
 void job_folder_remove(const char *path)

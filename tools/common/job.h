@@ -5,6 +5,7 @@
 #ifndef SLR_TOOLS_JOB_H
 #define SLR_TOOLS_JOB_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #define JOB_TICK_MS 100
@@ -20,9 +21,12 @@ int job_run(char *const argv[], int out, int err, void (*tick)(void *), void *ct
 /* The signal (SIGINT, SIGTERM, SIGHUP) that has asked this tool to end during a job; 0: none. */
 int job_interrupted(void);
 
-/* A fresh folder in TMPDIR, else /tmp. 0 or -errno. */
-int job_folder(char *path, size_t size);
+/* A fresh folder in TMPDIR, else /tmp. 0, or -errno when `who` has said on stderr that it can not be made. */
+int job_folder(const char *who, char *path, size_t size);
 /* Removes it with the files in it; other folders in it stay, and then so does it. */
 void job_folder_remove(const char *path);
+/* Whether a file can be written there, which is tried before the work of which it is to hold the result: nothing of it
+ * changes. False: `who` has said on stderr why not. */
+bool job_can_write(const char *who, const char *path);
 
 #endif

@@ -16,8 +16,8 @@
 
 enum doctor_result { DOCTOR_OK, DOCTOR_WARN, DOCTOR_FAIL, DOCTOR_UNKNOWN, DOCTOR_RESULTS };
 
-/* Exit status; part of the interface for scripts. */
-enum doctor_exit { DOCTOR_EXIT_OK, DOCTOR_EXIT_WARN, DOCTOR_EXIT_FAIL, DOCTOR_EXIT_ERROR };
+/* Exit status; part of the interface for scripts. 2 is that of wrong usage. */
+enum doctor_exit { DOCTOR_EXIT_OK = 0, DOCTOR_EXIT_WARN = 1, DOCTOR_EXIT_FAIL = 3, DOCTOR_EXIT_ERROR = 4 };
 
 enum doctor_id {
 #define X(id, ...) DOCTOR_##id,

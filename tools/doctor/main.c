@@ -49,8 +49,10 @@ static int examine(const struct options *o, char *const *command)
     check_all(&d);
     (o->json ? doctor_print_json : doctor_print_text)(stdout, &d);
     int status = doctor_exit_status(&d);
-    if (fflush(stdout) != 0)
-        status = options_wrong(option_rows, "the report could not be written");
+    if (fflush(stdout) != 0) {
+        fputs("slipring doctor: the report could not be written\n", stderr);
+        status = DOCTOR_EXIT_ERROR;
+    }
     if (d.program)
         doctor_program_close(&program);
     doctor_free(&d);

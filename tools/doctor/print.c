@@ -67,9 +67,9 @@ static void print_links(FILE *out, const struct doctor_devices *v)
 static void print_summary(FILE *out, const struct doctor *d)
 {
     static const char *const verdict[] = {
-        "nothing stands in the way of slipring",
-        "slipring works; what the warnings say makes it slow or leaves something out",
-        "slipring would substitute nothing, or the program would not start: see FAIL above",
+        [DOCTOR_EXIT_OK] = "nothing stands in the way of slipring",
+        [DOCTOR_EXIT_WARN] = "slipring works; what the warnings say makes it slow or leaves something out",
+        [DOCTOR_EXIT_FAIL] = "slipring would substitute nothing, or the program would not start: see FAIL above",
     };
     unsigned count[DOCTOR_RESULTS] = {0};
     char line[256];

@@ -63,7 +63,8 @@ static void put_links(struct json_writer *w, const struct doctor_devices *v)
 
 void doctor_print_json(FILE *out, const struct doctor *d)
 {
-    static const char *const names[] = {"ok", "warn", "fail"};
+    static const char *const names[] = {
+        [DOCTOR_EXIT_OK] = "ok", [DOCTOR_EXIT_WARN] = "warn", [DOCTOR_EXIT_FAIL] = "fail"};
     struct json_writer w = {.to = out};
     enum doctor_exit status = doctor_exit_status(d);
     json_put_open(&w, NULL, "{\n");

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* slipring's own settings: those that are not accepted, and those that contradict each other. */
 #include <string.h>
-#include <stdlib.h>
 #include <unistd.h>
 #include <libgen.h>
 #include <limits.h>
@@ -10,18 +9,14 @@
 
 extern char **environ;
 
-static void complain(void *ctx, const char *name, const char *value, const char *expected, const char *nearest)
+static void complain(void *ctx, const struct slr_setting_place *place, const char *name, const char *value,
+                     const char *expected, const char *nearest)
 {
-    doctor_add(ctx, DOCTOR_SETTINGS, DOCTOR_WARN, "%s=%.200s: expected %s%s%s%s", name, value, expected,
-               nearest ? "; did you mean " : "", nearest ? nearest : "", nearest ? "?" : "");
-}
-
-static bool given(const char *name)
-{
-    char full[SLR_SETTING_NAME_SIZE];
-    snprintf(full, sizeof full, SLR_SETTING_PREFIX "%s", name);
-    const char *value = getenv(full);
-    return value && *value;
+    char where[300];
+    slr_setting_place_text(place, where, sizeof where);
+    doctor_add(ctx, DOCTOR_SETTINGS, DOCTOR_WARN, "%s%s%s=%.200s: expected %s%s%s%s", place->file ? where : "",
+               place->file ? ": " : "", name, value, expected, nearest ? "; did you mean " : "", nearest ? nearest : "",
+               nearest ? "?" : "");
 }
 
 /* A value by name; 0 when there is no such setting in this build. */
@@ -60,9 +55,10 @@ static void check_pairs(struct doctor *d, const struct slr_settings *s)
     if (!s->num[SLR_S_ALLOC] && s->num[SLR_S_ZERO_COPY])
         warn(d, "SLIPRING_ALLOC=off with SLIPRING_ZERO_COPY=on: only registered buffers are used where they lie; every "
                 "other shard is copied once more on its device, through a staging slot");
-    if (s->num[SLR_S_STRICT] && given("FUSE") && s->num[SLR_S_FUSE])
+    if (s->num[SLR_S_STRICT] && s->given[SLR_S_FUSE] && s->num[SLR_S_FUSE])
         warn(d, "SLIPRING_STRICT=on with SLIPRING_FUSE=on: STRICT wins, no GEMM is split");
-    if (s->num[SLR_S_STALL_TIMEOUT] && s->num[SLR_S_STALL_WARN] > s->num[SLR_S_STALL_TIMEOUT] && given("STALL_WARN"))
+    if (s->num[SLR_S_STALL_TIMEOUT] && s->num[SLR_S_STALL_WARN] > s->num[SLR_S_STALL_TIMEOUT] &&
+        s->given[SLR_S_STALL_WARN])
         warn(d, "SLIPRING_STALL_WARN comes after SLIPRING_STALL_TIMEOUT: it never warns");
 }
 
@@ -91,10 +87,9 @@ static void check_log(struct doctor *d, const struct slr_settings *s)
         warn(d, "SLIPRING_TRACE without SLIPRING_LOG_FORMAT=json: slipring report can not read the lines");
 }
 
-static void check_tune_file(struct doctor *d)
+static void check_tune_file(struct doctor *d, const char *path)
 {
-    const char *path = getenv(SLR_SETTING_PREFIX "TUNE_FILE");
-    if (path && *path && access(path, R_OK) != 0)
+    if (*path && access(path, R_OK) != 0)
         doctor_add(d, DOCTOR_CONTRADICTIONS, DOCTOR_WARN,
                    "SLIPRING_TUNE_FILE=%s can not be read: NCCL's defaults are used", path);
 }
@@ -103,12 +98,13 @@ void doctor_check_settings(struct doctor *d)
 {
     static struct slr_settings s;
     slr_settings_parse(&s, environ, complain, d);
+    slr_settings_files(&s, environ, complain, d);
     if (!doctor_has(d, DOCTOR_SETTINGS))
         doctor_add(d, DOCTOR_SETTINGS, DOCTOR_OK, "all that are set are accepted");
     check_off(d, &s);
     check_pairs(d, &s);
     check_log(d, &s);
-    check_tune_file(d);
+    check_tune_file(d, s.text[SLR_S_TUNE_FILE]);
     if (!doctor_has(d, DOCTOR_CONTRADICTIONS))
         doctor_add(d, DOCTOR_CONTRADICTIONS, DOCTOR_OK, "none");
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Numbers that should be equal on all ranks: how often each reason occurred, calls, and shards by
+/* What should be equal on all ranks: versions, settings, how often each reason occurred, calls, and shards by
  * their way. */
 #include <inttypes.h>
 #include <stdlib.h>
@@ -51,6 +51,40 @@ static void tell(struct report *r, struct table *t, const struct process *const 
     }
 }
 
+static const char *version_of(const struct process *p)
+{
+    return p->version;
+}
+
+static const char *settings_of(const struct process *p)
+{
+    return p->settings && !*p->settings ? "none" : p->settings;
+}
+
+/* What processes say of themselves, where that is not what most of them say. NULL: not told. */
+static void differ_text(struct report *r, struct table *t, const char *what, const char *(*of)(const struct process *))
+{
+    const struct run *run = r->run;
+    const char *most = NULL;
+    size_t of_most = 0;
+    for (size_t i = 0; i < run->processes.n; i++) {
+        const char *text = of(&r->m->processes.at[run->processes.at[i]]);
+        size_t same = 0;
+        for (size_t k = 0; text && k < run->processes.n; k++) {
+            const char *other = of(&r->m->processes.at[run->processes.at[k]]);
+            same += other && strcmp(text, other) == 0;
+        }
+        if (same > of_most)
+            most = text, of_most = same;
+    }
+    for (size_t i = 0; most && i < run->processes.n; i++) {
+        const struct process *p = &r->m->processes.at[run->processes.at[i]];
+        char buf[40];
+        if (of(p) && strcmp(of(p), most) != 0)
+            differ_row(t, label_of(r, p, buf, sizeof buf), "the whole run", what, of(p), most);
+    }
+}
+
 static int64_t count_of(const struct process *p, int op, const char *reason)
 {
     for (size_t i = 0; i < p->counts[op].n; i++)
@@ -93,6 +127,8 @@ void differ_counts(struct report *r, struct table *t)
                 {F_GEMM_CHUNKS, "parts of fused GEMMs"},
                 {F_SCATTERS, "reduce-scatters"},
                 {F_REDUCES, "all-reduces"}};
+    differ_text(r, t, "version of slipring", version_of);
+    differ_text(r, t, "settings that are given", settings_of);
     const struct process **who = tool_alloc(r->run->processes.n, sizeof *who);
     int64_t *value = tool_alloc(r->run->processes.n, sizeof *value);
     size_t n = 0;

@@ -196,6 +196,33 @@ static void put_settings(struct report *r, struct table *t)
     }
 }
 
+static bool is_newer(const char *version, const char *than)
+{
+    unsigned a[3] = {0}, b[3] = {0};
+    sscanf(version, "%u.%u.%u", &a[0], &a[1], &a[2]);
+    sscanf(than, "%u.%u.%u", &b[0], &b[1], &b[2]);
+    for (int i = 0; i < 3; i++)
+        if (a[i] != b[i])
+            return a[i] > b[i];
+    return false;
+}
+
+/* What a later version logs may have other names, or none here. */
+static void say_newer(struct report *r)
+{
+    const char *newest = SLIPRING_VERSION;
+    for (size_t i = 0; i < r->run->processes.n; i++) {
+        const char *version = r->m->processes.at[r->run->processes.at[i]].version;
+        if (version && is_newer(version, newest))
+            newest = version;
+    }
+    if (is_newer(newest, SLIPRING_VERSION))
+        out_say(r->o,
+                "Logs of slipring %.20s are read by `slipring report` of " SLIPRING_VERSION
+                ", which does not know what is new in them: use that of %.20s.",
+                newest, newest);
+}
+
 void report_glance(struct report *r)
 {
     struct table t = {.columns = columns, .n = 2};
@@ -211,6 +238,7 @@ void report_glance(struct report *r)
     put_settings(r, &t);
     put_clock(r, &t);
     out_table(r->o, &t);
+    say_newer(r);
     if (r->m->runs.n > 1)
         out_say(r->o, "The logs are of %zu runs; this is run %u, in order of time (--run N chooses another).",
                 r->m->runs.n, r->index + 1);

@@ -1,6 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tools/tables/tables.h"
 #include <string.h>
+#include "commit.h"
+
+/* README.md, Requirements; a test compares them. */
+static const char runs_with[] = "runs with: CUDA 12 or 13, driver 525 or later, NCCL 2.19 to 2.32";
 
 static const char usage_text[] =
     "usage: slipring-tables settings|reasons [--text|--markdown|--json]\n"
@@ -9,10 +13,19 @@ static const char usage_text[] =
     "       slipring-tables settings|reasons|launcher|counters --check FILE   fail when it is not\n"
     "       slipring-tables usage [COMMAND]                        --help of the launcher, or of a command of its own\n"
     "       slipring-tables options                                the commands' options\n"
+    "       slipring-tables completion bash|zsh|fish               what completes the commands in that shell\n"
     "       slipring-tables page FILE DATE                         the manual page of a template\n"
     "       slipring-tables check NAME=VALUE                       print the variable to export, or what is wrong\n"
+    "       slipring-tables files                                  NAME=VALUE of the settings that files give\n"
     "       slipring-tables --version|--help\n"
     "--values: values in the present environment, of expert settings only those that are set; --all-values: all.\n";
+
+static int print_version(void)
+{
+    printf(*SLR_COMMIT ? "slipring " SLIPRING_VERSION " (commit " SLR_COMMIT ")\n" : "slipring " SLIPRING_VERSION "\n");
+    puts(runs_with);
+    return fflush(stdout) == 0 ? 0 : 1;
+}
 
 static int usage(void)
 {
@@ -48,7 +61,7 @@ static int sync_file(const char *what, const char *option, const char *path)
 int main(int argc, char **argv)
 {
     if (argc == 2 && strcmp(argv[1], "--version") == 0)
-        return puts("slipring " SLIPRING_VERSION) < 0;
+        return print_version();
     if (argc == 2 && strcmp(argv[1], "--help") == 0)
         return fputs(usage_text, stdout) < 0;
     if (argc == 3 && strcmp(argv[1], "check") == 0)
@@ -59,6 +72,12 @@ int main(int argc, char **argv)
     }
     if (argc == 3 && strcmp(argv[1], "usage") == 0)
         return !print_command_usage(stdout, argv[2]) ? usage() : fflush(stdout) == 0 ? 0 : 1;
+    if (argc == 3 && strcmp(argv[1], "completion") == 0)
+        return !print_completion(stdout, argv[2]) ? usage() : fflush(stdout) == 0 ? 0 : 1;
+    if (argc == 2 && strcmp(argv[1], "files") == 0) {
+        print_from_files(stdout);
+        return fflush(stdout) == 0 ? 0 : 1;
+    }
     if (argc == 4 && strcmp(argv[1], "page") == 0)
         return print_page(stdout, argv[2], argv[3]);
     if (argc == 4)

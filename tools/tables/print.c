@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tools/tables/tables.h"
+#include <limits.h>
 #include <stdlib.h>
 #include "base/reason.h"
 #include "base/settings.h"
@@ -35,6 +36,9 @@ static void setting_text(FILE *out, int i, const struct values *v)
         putc('=', out);
         put_value(out, &v->now, i);
     }
+    char from[PATH_MAX + 16];
+    if (v && v->now.given[i])
+        fprintf(out, "\n    from %s", slr_setting_place_text(&v->now.place[i], from, sizeof from));
     fprintf(out, "\n    default %s; %s%s\n    %s\n", default_text(row), slr_setting_form(row, form, sizeof form),
             row->scope == SLR_SCOPE_UNIFORM ? "; equal on all ranks" : "", row->doc);
 }
@@ -51,7 +55,7 @@ static void setting_markdown(FILE *out, const struct slr_setting_row *row)
 
 static void value_json(struct json_writer *w, const struct values *v, int i)
 {
-    char *text = NULL;
+    char *text = NULL, from[PATH_MAX + 16];
     size_t size = 0;
     FILE *to = open_memstream(&text, &size);
     if (to) {
@@ -59,7 +63,7 @@ static void value_json(struct json_writer *w, const struct values *v, int i)
         fclose(to);
     }
     json_put_text(w, "value", text);
-    json_put_text(w, "from", v->now.given[i] ? "environment" : "default");
+    json_put_text(w, "from", v->now.given[i] ? slr_setting_place_text(&v->now.place[i], from, sizeof from) : "default");
     json_put_text(w, "refused", v->refused[i]);
     free(text);
 }
@@ -170,13 +174,19 @@ void print_document(FILE *out, enum table table)
             table == TABLE_SETTINGS ? "settings.def" : "reasons.def");
     if (table == TABLE_SETTINGS)
         fputs("# Settings\n\n"
-              "Environment variables, read once by each process. An empty value counts as unset. A value that is\n"
-              "not accepted, or a name that does not exist, is told once in the log, and the default is used.\n"
-              "Settings that must be equal on all ranks are compared when a communicator is made: when they differ,\n"
-              "its all-gathers stay with NCCL on all ranks, and the log says which rank differs.\n\n"
-              "`slipring env` prints them with their values; `slipring env --all` the expert ones, too, which are\n"
-              "for special cases, and `--json` all of them for scripts: with the value in force, where it is from,\n"
-              "and a value that was refused.\n\n",
+              "Environment variables, read once by each process. What they leave open, files may set, as NCCL's\n"
+              "nccl.conf does: the one that `SLIPRING_CONF_FILE` names, else `~/" SLR_SETTINGS_HOME "`; then\n"
+              "`" SLR_SETTINGS_SYSTEM "`.\n\n"
+              "    # the prefix may be left out; of several lines for a name the first counts\n"
+              "    LOG_FILE=/var/log/slipring-%h-%p.log\n\n"
+              "An empty value is the default. A value that is not accepted, or a name that does not exist, is told\n"
+              "once in the log, with file and line, and else ignored. The file in `$HOME` has to belong to the\n"
+              "user, or to root; a process with more rights than its user reads the system's alone.\n\n"
+              "Settings that must be equal on all ranks are compared when a communicator is made, wherever they are\n"
+              "from: when they differ, its all-gathers stay with NCCL on all ranks, and the log says which rank\n"
+              "differs.\n\n"
+              "`slipring env` prints them with their values and where these are from; `--all`: the expert ones,\n"
+              "too, which are for special cases; `--json`: for scripts.\n\n",
               out);
     else
         fputs("# Reasons\n\n"

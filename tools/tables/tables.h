@@ -32,18 +32,23 @@ bool print_command_usage(FILE *out, const char *command);
 /* "COMMAND OPTION" for each option that the manual explains. */
 void print_options(FILE *out);
 
+/* completion.c: what completes all that in bash, zsh or fish. False: there is no such shell. */
+bool print_completion(FILE *out, const char *shell);
+
 /* man.c: the manual page of a template, in which a line that is only @settings@, @reasons@,
  * @counters@, @commands@ or @functions@ becomes that table, and @version@ and @date@ the values. 0,
  * or 1 with a message on stderr. */
 int print_page(FILE *out, const char *template, const char *date);
 
-/* values.c: the settings of the present environment. */
+/* values.c: the settings of the present environment, and of the files that it stands for. */
 struct values {
     struct slr_settings now;
     const char *refused[SLR_S_COUNT]; /* a value that is not accepted: the default is used; NULL: none */
 };
 /* What is wrong there goes to stderr. */
 void values_read(struct values *v);
+/* NAME=VALUE of each that a file gives, for the launcher; what is wrong is the library's to tell. */
+void print_from_files(FILE *out);
 /* A setting's value as a user would write it. */
 void put_value(FILE *out, const struct slr_settings *s, int setting);
 /* "k=v" as --set takes it: prints the variable's assignment, or a message to stderr. 0 or 2. */

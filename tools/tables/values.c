@@ -3,6 +3,7 @@
 #include "base/settings.h"
 #include <ctype.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -62,14 +63,19 @@ void put_value(FILE *out, const struct slr_settings *s, int i)
     }
 }
 
-static void complain(void *ctx, const char *name, const char *value, const char *expected, const char *nearest)
+static void complain(void *ctx, const struct slr_setting_place *place, const char *name, const char *value,
+                     const char *expected, const char *nearest)
 {
     struct values *v = ctx;
     const char *bare = name + sizeof SLR_SETTING_PREFIX - 1;
     const struct slr_setting_row *row = slr_setting_find(bare, strlen(bare));
-    if (row)
+    char where[PATH_MAX + 16];
+    if (row && !v->refused[row - slr_setting_rows])
         v->refused[row - slr_setting_rows] = value;
-    fprintf(stderr, "slipring: %s=%s is ignored; expected: %s", name, value, expected);
+    fputs("slipring: ", stderr);
+    if (place->file)
+        fprintf(stderr, "%s: ", slr_setting_place_text(place, where, sizeof where));
+    fprintf(stderr, "%s%s%s is ignored; expected: %s", name, *value ? "=" : "", value, expected);
     fprintf(stderr, nearest ? "; did you mean %s?\n" : "%s\n", nearest ? nearest : "");
 }
 
@@ -77,6 +83,17 @@ void values_read(struct values *v)
 {
     *v = (struct values){.refused = {NULL}};
     slr_settings_parse(&v->now, environ, complain, v);
+    slr_settings_files(&v->now, environ, complain, v);
+}
+
+void print_from_files(FILE *out)
+{
+    static struct slr_settings s;
+    slr_settings_parse(&s, environ, NULL, NULL);
+    slr_settings_files(&s, environ, NULL, NULL);
+    for (int i = 0; i < SLR_S_COUNT; i++)
+        if (s.given[i] && s.place[i].file)
+            fprintf(out, SLR_SETTING_PREFIX "%s=%s\n", slr_setting_rows[i].name, s.text[i]);
 }
 
 /* The name as the table has it: with or without the prefix, any letter case, '-' for '_'. */

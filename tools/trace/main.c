@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* slipring trace: the logs of all ranks as a trace for Perfetto or chrome://tracing. */
+#include <string.h>
+#include "tools/common/job.h"
 #include "tools/model/input.h"
 #include "tools/trace/events.h"
 
@@ -39,6 +41,8 @@ int main(int argc, char **argv)
         return -rest;
     if (rest == argc)
         return options_wrong(option_rows, "it needs a log file, or a folder with some");
+    if (strcmp(o._o, "-") != 0 && !job_can_write("slipring trace", o._o))
+        return TOOL_NOTHING;
     int status = input_read(&in, argv + rest, (size_t)(argc - rest), (unsigned)o.run);
     if (status == TOOL_GOOD)
         status = write_trace(&in, o._o);

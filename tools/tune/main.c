@@ -102,10 +102,8 @@ static int stage_run(struct stage *stage, const struct plan *p)
 {
     stage->logs.fn = samples_take;
     stage->logs.ctx = &stage->samples;
-    int rc = job_folder(stage->logs.folder, sizeof stage->logs.folder);
-    if (rc) {
+    if (job_folder("slipring tune", stage->logs.folder, sizeof stage->logs.folder)) {
         stage->logs.folder[0] = '\0';
-        fprintf(stderr, "slipring tune: no folder for the logs: %s\n", strerror(-rc));
         return 1;
     }
     int status = run(p, stage);
@@ -325,7 +323,7 @@ static int tune(const struct options *o, char *const *rest)
         return options_wrong(option_rows, "there is no command");
     if (!p.launcher || !*p.launcher)
         return options_wrong(option_rows, "run this as `slipring tune`: it runs COMMAND by the launcher");
-    return measure(&p);
+    return job_can_write("slipring tune", o->_o) ? measure(&p) : 1;
 }
 
 int main(int argc, char **argv)

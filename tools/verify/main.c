@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 #include "tools/common/job.h"
 #include "tools/common/progress.h"
 #include "tools/log/log_tail.h"
@@ -76,15 +77,15 @@ static bool is_empty(const char *folder)
     return empty;
 }
 
-static int choose_folder(const char *keep, char *folder, size_t size)
+/* `made`: it was not there before. 0, or the exit status. */
+static int choose_folder(const char *keep, char *folder, size_t size, bool *made)
 {
-    if (!*keep) {
-        int rc = job_folder(folder, size);
-        return rc ? options_wrong(option_rows, "no folder for the logs: %s", strerror(-rc)) : 0;
-    }
+    if (!*keep)
+        return job_folder("slipring verify", folder, size) ? VERIFY_ERROR : 0;
     if (strchr(keep, '%'))
         return options_wrong(option_rows, "--keep: a name without %% is needed, not: %s", keep);
-    if (mkdir(keep, 0777) != 0 && errno != EEXIST)
+    *made = mkdir(keep, 0777) == 0;
+    if (!*made && errno != EEXIST)
         return options_wrong(option_rows, "%s: %s", strerror(errno), keep);
     if (!is_empty(keep)) /* old logs would be counted as well */
         return options_wrong(option_rows, "--keep takes a new folder or an empty one, not: %s", keep);
@@ -97,13 +98,16 @@ static int verify(const struct options *o, const char *launcher, char *const *co
 {
     static struct watching w = {.logs = {.fn = tally_event, .ctx = &w.tally}};
     struct words words = {NULL, 0};
-    int rc = choose_folder(o->keep, w.logs.folder, sizeof w.logs.folder);
+    bool made = false;
+    int rc = choose_folder(o->keep, w.logs.folder, sizeof w.logs.folder, &made);
     if (rc)
         return rc;
     make_command(&words, o, launcher, w.logs.folder, command);
     int status = run(words.word, &w);
     rc = verify_report(stdout, &w.tally, (unsigned long long)o->every, status);
-    if (*o->keep)
+    if (made && is_empty(w.logs.folder))
+        rmdir(w.logs.folder);
+    else if (*o->keep)
         printf("  logs: %s\n", w.logs.folder);
     else
         job_folder_remove(w.logs.folder);

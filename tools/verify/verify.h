@@ -13,7 +13,7 @@
 #include "base/reason.h"
 
 /* Exit status; part of the interface for scripts. */
-enum { VERIFY_EQUAL = 0, VERIFY_DIFFERS = 1, VERIFY_NOTHING = 2, VERIFY_ERROR = 3 };
+enum { VERIFY_EQUAL = 0, VERIFY_DIFFERS = 1, VERIFY_NOTHING = 3, VERIFY_ERROR = 4 };
 
 #define VERIFY_LISTED 20 /* differences that are told one by one; all are counted */
 
