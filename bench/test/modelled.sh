@@ -18,6 +18,7 @@ timeout 100 "$here/../modelled_node" --build "$1" --ranks 2 4 --rounds 1 --iters
     -- --m 2048 --n 8192 --k 4096 --form bn --dtype bf16 >"$work/out" 2>"$work/err" || fail "status $?"
 cmp -s "$work/md" "$work/out" || fail "--markdown is not what is printed"
 [ "$(grep -c '^| [24] | ' "$work/out")" = 6 ] || fail "not a row for each side and number of ranks"
+! grep -v '^modelled_node: ' "$work/err" || fail "more than what it does next is on stderr"
 # A loaded machine makes modelled times longer, never shorter.
 python3 - "$work/json" <<'P' || fail "the JSON is not as expected"
 import json, sys
