@@ -39,7 +39,7 @@ Name: slipring
 Version: {version}
 Summary: Faster NCCL all-gathers, reduce-scatters and all-reduces for unchanged CUDA programs
 License: Apache-2.0
-Requires-Python: >=3.9
+{homepage}Requires-Python: >=3.9
 Classifier: License :: OSI Approved :: Apache Software License
 Classifier: Operating System :: POSIX :: Linux
 Classifier: Programming Language :: Python :: 3
@@ -189,9 +189,11 @@ def main():
         if glibc > options.glibc:
             sys.exit(f"wheel.py: {because} needs glibc 2.{glibc}, not 2.{options.glibc}: " + ", ".join(sorted(set(
                 re.findall(rf"(\S+@GLIBC_2\.{glibc})\b", readelf("--dyn-syms", os.path.join(work, because)))))))
+    homepage = re.search(r"^SLIPRING_HOMEPAGE:\w+=(.+)$", cache, re.MULTILINE)
+    homepage = f"Project-URL: Homepage, {homepage[1]}\n" if homepage else ""
     tag = f"py3-none-manylinux_2_{max(glibc, LEAST)}_{os.uname().machine}"
     info = f"slipring-{version}.dist-info"
-    files[f"{info}/METADATA"] = (METADATA.format(version=version).encode(), False)
+    files[f"{info}/METADATA"] = (METADATA.format(version=version, homepage=homepage).encode(), False)
     files[f"{info}/WHEEL"] = (WHEEL.format(tag=tag).encode(), False)
     files[f"{info}/entry_points.txt"] = (ENTRY_POINTS.encode(), False)
     files[f"{info}/LICENSE"] = (read(ROOT, "LICENSE"), False)

@@ -2,12 +2,13 @@
 # SPDX-License-Identifier: Apache-2.0
 # Builds the packages: slipring_*.deb, slipring-softgpu_*.deb and a .tar.gz, from the source as it is. Needs no GPU; runs no tests.
 #
-# usage: scripts/package.sh [--out FOLDER] [--no-softgpu] [--rpm] [--lintian]
-#        scripts/package.sh --wheel [--out FOLDER]
+# usage: scripts/package.sh [--out FOLDER] [--no-softgpu] [--rpm] [--lintian] [--homepage URL]
+#        scripts/package.sh --wheel [--out FOLDER] [--homepage URL]
 #   --out FOLDER   where the packages go [out/packages]; what else is there stays
 #   --wheel        the Python wheel instead, for glibc 2.28 and later; without the software GPU (packaging/wheel.py)
 #   --no-softgpu   without the software GPU
 #   --rpm          also .rpm files, with lib64
+#   --homepage URL the project's address, for who publishes them: a field of each package
 #   --lintian      then check the .deb files with lintian, and fail on its errors
 #
 # The same source gives the same bytes, on any machine with the same compiler: times are those of packaging/changelog, and
@@ -15,10 +16,11 @@
 set -euo pipefail
 . "$(dirname "$0")/common.sh"
 
-out=$SLR_ROOT/out/packages softgpu=ON check=0 rpm=0 wheel=0
+out=$SLR_ROOT/out/packages softgpu=ON check=0 rpm=0 wheel=0 homepage=""
 while [ $# -gt 0 ]; do
     case $1 in
     --out) need_value "$1" "$@" && out=$2 && shift ;;
+    --homepage) need_value "$1" "$@" && homepage=$2 && shift ;;
     --no-softgpu) softgpu=OFF ;;
     --rpm) rpm=1 ;;
     --wheel) wheel=1 ;;
@@ -28,6 +30,7 @@ while [ $# -gt 0 ]; do
     esac
     shift
 done
+case $homepage in "" | http://?* | https://?*) ;; *) bad_usage "--homepage: http://... or https://..., not $homepage" ;; esac
 # need TOOL... (PACKAGES): all that is missing is named at once.
 need() {
     local tool missing=""
@@ -46,7 +49,7 @@ umask 022
 build() {
     local folder=$1 maps="-ffile-prefix-map=$1=build -ffile-prefix-map=$SLR_ROOT=."
     shift
-    configure "$folder" "-DCMAKE_C_FLAGS=$maps" "-DCMAKE_ASM_FLAGS=$maps" -DCMAKE_SKIP_RPATH=ON "$@"
+    configure "$folder" "-DCMAKE_C_FLAGS=$maps" "-DCMAKE_ASM_FLAGS=$maps" -DCMAKE_SKIP_RPATH=ON "-DSLIPRING_HOMEPAGE=$homepage" "$@"
     ninja -C "$folder" --quiet shipped >"$folder/ninja.log" || { cat "$folder/ninja.log" >&2 && die "it does not build"; }
 }
 

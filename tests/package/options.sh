@@ -34,7 +34,7 @@ cp "$source/packaging/changelog" "$work/src/packaging/changelog"
 for tool in mkdir rm mv cat grep sha256sum rmdir; do
     ln -s "$(command -v $tool)" "$work/bin/$tool"
 done
-printf '#!/bin/sh\necho ran >>"%s/built"\n' "$work" >"$work/bin/cmake"
+printf '#!/bin/sh\necho "$*" >>"%s/built"\n' "$work" >"$work/bin/cmake"
 printf '#!/bin/sh\n' >"$work/bin/ninja"
 # shellcheck disable=SC2016 # for the script
 printf '#!/bin/sh\n[ ! -e "%s/broken" ] || exit 1\nmkdir -p "$2/_CPack_Packages"\necho new >"$2/slipring_2_all.deb"\n' "$work" >"$work/bin/cpack"
@@ -47,9 +47,13 @@ fail() {
 
 ! package --out /proc/x || fail "a folder that can not be made"
 grep -q 'nothing can be written to /proc/x$' "$work/log" && [ ! -e "$work/built" ] || fail "the folder was not tried before the work"
+status=0
+package --homepage slipring.org || status=$?
+[ $status = 2 ] && grep -q 'not slipring.org$' "$work/log" && [ ! -e "$work/built" ] || fail "an address that is none: status $status"
 mkdir "$work/kept"
 echo old | tee "$work/kept/slipring_1_all.deb" "$work/kept/notes" >"$work/kept/slipring_2_all.deb"
-package --out "$work/kept" || fail "package.sh"
+package --out "$work/kept" --homepage https://x.example/a || fail "package.sh"
+grep -q -- ' -DSLIPRING_HOMEPAGE=https://x.example/a ' "$work/built" || fail "the address is not told to the build"
 [ "$(cd "$work/kept" && cat notes slipring_1_all.deb slipring_2_all.deb | paste -sd' ')" = "old old new" ] && [ "$(ls "$work/kept" | wc -l)" = 3 ] ||
     fail "not what was there, and the new one: $(ls "$work/kept")"
 : >"$work/broken"

@@ -30,7 +30,13 @@ cmp "$wheel" "$work/second/${wheel##*/}" || fail "the same build makes another w
 ! python3 "$source/packaging/wheel.py" "$build" "$work/third" --glibc 2.2 >"$work/out" 2>&1 || fail "it needs no newer glibc than 2.2"
 grep -q 'needs glibc 2\.[0-9]*, not 2\.2: .*@GLIBC_2\.' "$work/out" || fail "what needs glibc is not said: $(cat "$work/out")"
 [ ! -e "$work/third" ] || fail "a wheel that was refused is there"
-python3 - "$wheel" <<'EOF'
+# The same build, with an address.
+mkdir "$work/told"
+ln -s "$build"/* "$work/told/"
+rm "$work/told/CMakeCache.txt"
+sed 's|^SLIPRING_HOMEPAGE:.*|SLIPRING_HOMEPAGE:STRING=https://x.example/a|' "$build/CMakeCache.txt" >"$work/told/CMakeCache.txt"
+python3 "$source/packaging/wheel.py" "$work/told" "$work/fourth" >"$work/out"
+python3 - "$wheel" "$work/fourth/${wheel##*/}" <<'EOF'
 import base64, hashlib, sys, zipfile
 archive = zipfile.ZipFile(sys.argv[1])
 names = archive.namelist()
@@ -41,6 +47,9 @@ for name in names[:-1]:
     digest = base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
     assert record[name] == f"sha256={digest},{len(data)}", name
 assert not [name for name in names if "cuda" in name or "nccl" in name or "cublas" in name], names
+metadata = [zipfile.ZipFile(file).read(name).decode() for file in sys.argv[1:] for name in names if name.endswith("/METADATA")]
+home = "\nProject-URL: Homepage, "
+assert home not in metadata[0] and home + "https://x.example/a\nRequires-Python: " in metadata[1], metadata
 assert "\nTag: py3-none-manylinux_2_" in archive.read([name for name in names if name.endswith("/WHEEL")][0]).decode()
 EOF
 
