@@ -24,7 +24,7 @@ for program in "$build"/slipring-*; do
     [ "$name" != tables ] && [ -x "$program" ] && [ -f "$program" ] || continue
     "$tables" usage | grep -q "slipring $name " || fail "slipring-$name is built, and tools/tables/commands.def has no command $name"
     "$program" --help >"$work/help" || fail "slipring-$name --help: status $?"
-    grep -q "slipring $name" "$work/help" || fail "slipring-$name --help does not say how it is called"
+    grep -q "slipring $name" "$work/help" || fail "slipring-$name --help has no usage line"
     options_in "$work/help" >"$work/has"
     sed -n "s/^$name //p" "$work/all" >"$work/rows"
     options_in "$work/rows" >"$work/wanted"

@@ -277,7 +277,7 @@ for command in run env softgpu completion; do
     for option in --help -h; do
         expect "$command $option" "$("$tables" usage $command)" "$s" $command $option
     done
-    "$s" $command --help | head -n 1 | grep -q "^usage: slipring $command " || fail "$command --help does not say how it is called"
+    "$s" $command --help | head -n 1 | grep -q "^usage: slipring $command " || fail "$command --help has no usage line"
     "$tables" options | sed -n "s/^$command \(-[^ =[]*\).*/\1/p" | while read -r option; do
         "$s" $command --help | grep -q -e "^  $option" || fail "$command --help: no $option"
     done

@@ -185,7 +185,7 @@ static void zsh_option(FILE *out, const struct option_row *row)
 
 static void zsh_command(FILE *out, const struct option_row *command)
 {
-    fprintf(out, "    %s)\n        _arguments -S '(-h --help)'{-h,--help}'[how it is called]'", command_name(command));
+    fprintf(out, "    %s)\n        _arguments -S '(-h --help)'{-h,--help}'[help]'", command_name(command));
     for (const struct option_row *row = command + 1; row->kind >= OPTION_PARAGRAPH; row++)
         if (is_option(row))
             zsh_option(out, row);
@@ -240,7 +240,7 @@ static void fish_command(FILE *out, const struct option_row *command)
     snprintf(of, sizeof of, "complete -c slipring -n '__fish_seen_subcommand_from %s'", command_name(command));
     fprintf(out, "complete -c slipring -n __fish_use_subcommand -a %s -d '", command_name(command));
     put_help(out, command->help, "");
-    fprintf(out, "'\n%s -s h -l help -d 'how it is called'\n", of);
+    fprintf(out, "'\n%s -s h -l help -d 'help'\n", of);
     for (const struct option_row *row = command + 1; row->kind >= OPTION_PARAGRAPH; row++) {
         if (!is_option(row))
             continue;
