@@ -53,11 +53,13 @@ static enum slr_reason map_control(struct slr_init *init, int fd)
     struct slr_shared *s = &c->shared;
     size_t bytes = slr_control_bytes(c->nranks);
     struct slr_control *m = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-    close(fd);
-    if (m == MAP_FAILED)
+    if (m == MAP_FAILED) {
+        close(fd);
         return SLR_R_NO_CONTROL;
+    }
     s->control = m;
     s->bytes = bytes;
+    s->file = slr_keep(fd);
     if (m->magic != SLR_CONTROL_MAGIC || m->nranks != c->nranks)
         return SLR_R_VERSION_DIFFERS;
     slr_shared_open_watches(s);
@@ -81,6 +83,7 @@ static bool p2p_off(void)
 
 static void fill_post(struct slr_comm *c, struct slr_post *post)
 {
+    memcpy(post->name, c->name, sizeof c->name);
     slr_real.cuDeviceGetUuid(&post->device_uuid, c->shared.device);
     post->device = c->shared.device;
     post->p2p_off = p2p_off();
