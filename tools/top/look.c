@@ -44,6 +44,11 @@ const char *top_block_state(const struct top_block *b)
         [SLR_LINK_RELEASING] = "giving memory back",
     };
     const uint64_t link = atomic_load(&b->control->link);
+    int left = 0;
+    for (int r = 0; r < b->control->nranks; r++)
+        left += atomic_load(&b->control->post[r].state) == SLR_RANK_LEFT;
+    if (left == b->control->nranks)
+        return "ended";
     const enum slr_link_state state = slr_link_state(link);
     if (state == SLR_LINK_REFUSED)
         return slr_reason_name(slr_refusal_reason(slr_link_refusal(link)));

@@ -39,6 +39,8 @@ static bool write_tables(const struct top *t, const struct options *o)
         if (!o->json && !o->once && isatty(STDOUT_FILENO))
             fputs("\033[H\033[J", stdout); /* the one before goes */
         (o->json ? top_write_json : top_write_text)(stdout, t);
+        if (!o->json && !o->once)
+            putchar('\n');
         return fflush(stdout) == 0;
     }
     struct whole_file f;
@@ -55,7 +57,7 @@ static int show(const struct options *o, const pid_t *pids, size_t n)
     int status = top_find(&t, pids, n) && any_read(&t) ? GOOD : NONE;
     say_problems(&t);
     if (status == GOOD)
-        top_look(&t, o->interval * 1000 < LOOKS_MS ? (unsigned)(o->interval * 1000) : LOOKS_MS);
+        top_look(&t, LOOKS_MS);
     if ((status == GOOD || *o->prometheus) && !write_tables(&t, o))
         status = UNWRITTEN;
     top_free(&t);
