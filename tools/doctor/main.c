@@ -37,6 +37,7 @@ static void check_all(struct doctor *d)
     doctor_check_library(d);
     doctor_check_settings(d);
     fill_open(d);
+    doctor_leave_installed(d);
 }
 
 static int report(const struct options *o, const struct doctor *d)
