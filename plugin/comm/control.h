@@ -74,13 +74,14 @@ enum slr_rank_state {
     SLR_RANK_LEFT    /* has closed every import; will not touch the block's flags or the peers' memory again */
 };
 
-/* For `slipring top`, by the watchdog at each tick; relaxed, as each word stands alone. */
+/* For `slipring top`: of the process, but for the last one. */
 struct slr_shown {
-    _Atomic uint64_t calls[SLR_COLLECTIVES], moved[SLR_COLLECTIVES]; /* of the process */
-    _Atomic uint64_t called_ms;     /* when its last call was noticed, in ms of CLOCK_MONOTONIC; 0: none yet */
-    _Atomic uint64_t staging, kept; /* bytes of device memory that the process holds */
-    _Atomic uint64_t ring;          /* calls of the communicator that went over the ring */
+    uint64_t calls[SLR_COLLECTIVES], moved[SLR_COLLECTIVES];
+    uint64_t called_ms;     /* when its last call was noticed, in ms of CLOCK_MONOTONIC; 0: none yet */
+    uint64_t staging, kept; /* bytes of device memory that it holds */
+    uint64_t ring;          /* calls of the communicator that went over the ring */
 };
+#define SLR_SHOWN (sizeof(struct slr_shown) / sizeof(uint64_t))
 
 struct slr_post {
     _Alignas(64) _Atomic uint32_t state;
@@ -106,9 +107,9 @@ struct slr_post {
     uint64_t slot;         /* bytes of one of its staging slots; written before it is MADE, like `staging` */
     struct slr_staging_export staging;
     _Atomic uint64_t passed_alone; /* gathers that it left to NCCL so far << 32 | number of the call that comes next */
-    _Atomic uint32_t passed_alone_why; /* enum slr_reason of the latest of them */
-    char name[12];                     /* the communicator's, as in the log */
-    struct slr_shown shown;
+    _Atomic uint32_t passed_alone_why;                /* enum slr_reason of the latest of them */
+    char name[12];                                    /* the communicator's, as in the log */
+    _Atomic uint64_t shown[SLR_SHOWN];                /* a struct slr_shown, at each tick of its watchdog; relaxed */
     struct slr_exported exports[SLR_EXPORTS];         /* its blocks that peers may map */
     _Atomic uint64_t ack[SLR_MAX_RANKS][SLR_EXPORTS]; /* generations of theirs that it has mapped */
 };

@@ -72,20 +72,12 @@ static void fill_shown(struct slr_shown *now)
     now->kept = blocks.kept_bytes;
 }
 
-#define SHOW(member) atomic_store_explicit(&to->member, now->member, memory_order_relaxed)
-
 static void show(struct slr_comm *c, struct slr_shown *now)
 {
-    struct slr_shown *to = &c->shared.control->post[c->rank].shown;
+    const uint64_t *word = (const uint64_t *)now;
     now->ring = c->substituted;
-    for (int i = 0; i < SLR_COLLECTIVES; i++) {
-        SHOW(calls[i]);
-        SHOW(moved[i]);
-    }
-    SHOW(called_ms);
-    SHOW(staging);
-    SHOW(kept);
-    SHOW(ring);
+    for (unsigned i = 0; i < SLR_SHOWN; i++)
+        atomic_store_explicit(&c->shared.control->post[c->rank].shown[i], word[i], memory_order_relaxed);
 }
 
 static void look(struct slr_comm *c, void *now)

@@ -11,7 +11,7 @@ static void put_count(struct json_writer *w, const char *key, uint64_t n)
 
 static void put_process(struct json_writer *w, const struct top *t, const struct top_process *p)
 {
-    const double idle = top_idle_s(t, p->shown);
+    const double idle = top_idle_s(t, p);
     json_put_open(w, NULL, "{");
     json_put_number(w, "pid", "%d", (int)p->pid);
     json_put_number(w, "rank", "%d", p->rank);
@@ -19,13 +19,13 @@ static void put_process(struct json_writer *w, const struct top *t, const struct
     json_put_open(w, "collectives", "{");
     for (int i = 0; i < SLR_COLLECTIVES; i++) {
         json_put_open(w, slr_collectives[i].op, "{");
-        put_count(w, "calls", TOP_READ(p->shown->calls[i]));
-        put_count(w, "ring", TOP_READ(p->shown->moved[i]));
+        put_count(w, "calls", p->shown.calls[i]);
+        put_count(w, "ring", p->shown.moved[i]);
         json_put_close(w);
     }
     json_put_close(w);
-    put_count(w, "staging_bytes", TOP_READ(p->shown->staging));
-    put_count(w, "kept_bytes", TOP_READ(p->shown->kept));
+    put_count(w, "staging_bytes", p->shown.staging);
+    put_count(w, "kept_bytes", p->shown.kept);
     json_put_number(w, "idle_seconds", idle < 0 ? "null" : "%.3f", idle);
     json_put_close(w);
 }
@@ -37,7 +37,7 @@ static void put_rank(struct json_writer *w, const struct top *t, const struct to
     json_put_number(w, "rank", "%d", rank);
     json_put_number(w, "pid", "%d", p ? (int)p->pid : (int)b->control->post[rank].pid);
     json_put_text(w, "state", top_rank_state(t, b, rank));
-    put_count(w, "ring", TOP_READ(b->control->post[rank].shown.ring));
+    put_count(w, "ring", top_shown(b, rank).ring);
     json_put_number(w, "late", "%.2f", top_late(t, b, rank));
     json_put_close(w);
 }

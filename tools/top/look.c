@@ -91,7 +91,7 @@ static void note_ranks(struct top *t, const struct top_block *b)
         if (p && b->control->nranks > p->nranks) {
             p->rank = r;
             p->nranks = b->control->nranks;
-            p->shown = &b->control->post[r].shown;
+            p->shown = top_shown(b, r);
         }
     }
 }
@@ -137,8 +137,17 @@ struct top_sites top_sites(const struct top_block *b)
     return sites;
 }
 
-double top_idle_s(const struct top *t, const struct slr_shown *s)
+struct slr_shown top_shown(const struct top_block *b, int rank)
 {
-    const uint64_t when = TOP_READ(s->called_ms);
+    struct slr_shown shown;
+    uint64_t *word = (uint64_t *)&shown;
+    for (unsigned i = 0; i < SLR_SHOWN; i++)
+        word[i] = atomic_load_explicit(&b->control->post[rank].shown[i], memory_order_relaxed);
+    return shown;
+}
+
+double top_idle_s(const struct top *t, const struct top_process *p)
+{
+    const uint64_t when = p->shown.called_ms;
     return !when ? -1 : t->now_ms > when ? (double)(t->now_ms - when) / 1e3 : 0;
 }

@@ -26,7 +26,7 @@ static void put_calls(FILE *to, const char *metric, const struct top *t)
     for (size_t i = 0; i < t->processes.n; i++)
         for (int id = 0; t->processes.at[i].nranks && id < SLR_COLLECTIVES; id++) {
             const struct top_process *p = &t->processes.at[i];
-            const uint64_t moved = TOP_READ(p->shown->moved[id]), calls = TOP_READ(p->shown->calls[id]);
+            const uint64_t moved = p->shown.moved[id], calls = p->shown.calls[id];
             put_name(to, metric, p);
             fprintf(to, ",op=\"%s\",way=\"ring\"} %" PRIu64 "\n", slr_collectives[id].op, moved);
             put_name(to, metric, p);
@@ -41,18 +41,18 @@ static void put_memory(FILE *to, const char *metric, const struct top *t)
         if (t->processes.at[i].nranks) {
             const struct top_process *p = &t->processes.at[i];
             put_name(to, metric, p);
-            fprintf(to, ",kind=\"staging\"} %" PRIu64 "\n", TOP_READ(p->shown->staging));
+            fprintf(to, ",kind=\"staging\"} %" PRIu64 "\n", p->shown.staging);
             put_name(to, metric, p);
-            fprintf(to, ",kind=\"kept\"} %" PRIu64 "\n", TOP_READ(p->shown->kept));
+            fprintf(to, ",kind=\"kept\"} %" PRIu64 "\n", p->shown.kept);
         }
 }
 
 static void put_idle(FILE *to, const char *metric, const struct top *t)
 {
     for (size_t i = 0; i < t->processes.n; i++)
-        if (t->processes.at[i].nranks && top_idle_s(t, t->processes.at[i].shown) >= 0) {
+        if (t->processes.at[i].nranks && top_idle_s(t, &t->processes.at[i]) >= 0) {
             put_name(to, metric, &t->processes.at[i]);
-            fprintf(to, "} %.3f\n", top_idle_s(t, t->processes.at[i].shown));
+            fprintf(to, "} %.3f\n", top_idle_s(t, &t->processes.at[i]));
         }
 }
 
@@ -70,7 +70,7 @@ static void put_ring(FILE *to, const char *metric, const struct top *t)
     EACH_RANK(t, b, r)
     {
         put_of_rank(to, metric, b, r);
-        fprintf(to, "%" PRIu64 "\n", TOP_READ(b->control->post[r].shown.ring));
+        fprintf(to, "%" PRIu64 "\n", top_shown(b, r).ring);
     }
 }
 

@@ -12,14 +12,14 @@ static void put_process(FILE *to, const struct top *t, const struct top_process 
     uint64_t calls = 0, moved = 0;
     char memory[FORM_ROOM], idle[FORM_ROOM] = "-", share[FORM_ROOM];
     for (int i = 0; i < SLR_COLLECTIVES; i++) {
-        calls += TOP_READ(p->shown->calls[i]);
-        moved += TOP_READ(p->shown->moved[i]);
+        calls += p->shown.calls[i];
+        moved += p->shown.moved[i];
     }
     moved = moved < calls ? moved : calls; /* the process writes one after the other */
-    form_bytes(memory, (double)(TOP_READ(p->shown->staging) + TOP_READ(p->shown->kept)));
+    form_bytes(memory, (double)(p->shown.staging + p->shown.kept));
     form_share(share, calls ? (double)moved / (double)calls : -1);
-    if (top_idle_s(t, p->shown) >= 0)
-        snprintf(idle, sizeof idle, "%.1f s", top_idle_s(t, p->shown));
+    if (top_idle_s(t, p) >= 0)
+        snprintf(idle, sizeof idle, "%.1f s", top_idle_s(t, p));
     fprintf(to, "%8d %5d %11" PRIu64 " %11" PRIu64 " %5s %11" PRIu64 " %10s %10s  %s\n", (int)p->pid, p->rank, calls,
             moved, share, calls - moved, memory, idle, p->name);
 }
@@ -52,7 +52,7 @@ static void put_rank(FILE *to, const struct top *t, const struct top_block *b, i
     const struct top_process *p = top_process_of(t, b, rank);
     char late[FORM_ROOM];
     fprintf(to, "%8d %5d %11s %11" PRIu64 " %17s  %s%s\n", p ? (int)p->pid : (int)post->pid, rank, "",
-            TOP_READ(post->shown.ring), form_share(late, top_late(t, b, rank)), top_rank_state(t, b, rank),
+            top_shown(b, rank).ring, form_share(late, top_late(t, b, rank)), top_rank_state(t, b, rank),
             latest(t, b) == rank ? ", and the others wait for it" : "");
 }
 

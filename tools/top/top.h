@@ -20,7 +20,7 @@ struct top_process {
     bool holds; /* a control block */
     /* Of a rank: in the communicator that has the most. */
     int rank, nranks; /* nranks 0: it is none */
-    const struct slr_shown *shown;
+    struct slr_shown shown;
 };
 
 /* A control block. */
@@ -72,16 +72,16 @@ struct top_sites {
 };
 struct top_sites top_sites(const struct top_block *b);
 
+/* What a rank has put into its post. */
+struct slr_shown top_shown(const struct top_block *b, int rank);
+
 /* Since the latest call of a process; below 0: there was none. */
-double top_idle_s(const struct top *t, const struct slr_shown *s);
+double top_idle_s(const struct top *t, const struct top_process *p);
 
 /* ---- what is written ---- */
 
 void top_write_text(FILE *to, const struct top *t);
 void top_write_json(FILE *to, const struct top *t);
 void top_write_metrics(FILE *to, const struct top *t);
-
-/* Relaxed: each word stands alone. */
-#define TOP_READ(word) atomic_load_explicit(&(word), memory_order_relaxed)
 
 #endif
