@@ -139,8 +139,8 @@ def unwritten():
 
 
 def usage():
-    assert "--bundle" in doctor("--yes", status=3).stderr
-    assert "--bundle" in doctor("--logs", work, status=3).stderr
+    wrong = subprocess.run([launcher, "doctor", "--no-such-option"], capture_output=True).returncode
+    assert wrong and "--bundle" in doctor("--yes", status=wrong).stderr and "--bundle" in doctor("--logs", work, status=wrong).stderr
 
 
 try:

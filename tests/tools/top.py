@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """`slipring top` beside a running job of two ranks on the software GPU, and beside what it can not show.
 
-  top.py LAUNCHER PROGRAM CASE       CASE: running, idle, late, stopped, dead, metrics, again, strangers, usage
+  top.py LAUNCHER PROGRAM CASE       CASE: running, idle, late, stopped, dead, container, metrics, again, strangers, usage
 
 From CMake: SLIPRING_LIB, SOFTGPU_DIR. Processes are always named, as other jobs may run on the machine.
 """
@@ -48,19 +48,26 @@ def seen(pid):
     raise AssertionError(done.stderr or done.stdout)
 
 
+def ranks_of(pid):
+    """The two processes at the end of a chain of programs that each start one."""
+    while len(children(pid)) == 1:
+        pid, = children(pid)
+    return children(pid)
+
+
 @contextlib.contextmanager
-def job(late=0):
-    """The two ranks' processes, in their order."""
+def job(late=0, behind=()):
+    """The two ranks' processes, in their order. `behind`: what starts the program."""
     environment = {**os.environ, **SETTINGS, "LD_PRELOAD": os.environ["SLIPRING_LIB"],
                    "LD_LIBRARY_PATH": os.environ["SOFTGPU_DIR"]}
-    with subprocess.Popen([program, str(late), END], env=environment) as process:
+    with subprocess.Popen([*behind, program, str(late), END], env=environment) as process:
         try:
-            while len(children(process.pid)) < 2:
+            while len(ranks_of(process.pid)) < 2:
                 time.sleep(0.01)
             ranks = {}
-            for rank in seen(children(process.pid)[0])["communicators"][0]["ranks"]:
+            for rank in seen(ranks_of(process.pid)[0])["communicators"][0]["ranks"]:
                 ranks[rank["rank"]] = rank["pid"]
-            assert sorted(ranks.values()) == sorted(children(process.pid)), ranks
+            assert sorted(ranks.values()) == sorted(ranks_of(process.pid)), ranks
             yield [ranks[0], ranks[1]]
         finally:
             with open(END, "w", encoding="ascii"):
@@ -136,6 +143,16 @@ def dead():
             raise AssertionError(done)
         with contextlib.suppress(ProcessLookupError):
             os.kill(pids[0], signal.SIGKILL)  # else it may wait for its stream, as it does not ask NCCL
+
+
+def container():
+    """Ranks whose processes have other numbers, as in a container, are shown with those that they have here."""
+    alone = ["unshare", "--user", "--map-root-user", "--pid", "--fork", "--mount-proc"]
+    if subprocess.run([*alone, "true"], capture_output=True, check=False).returncode != 0:
+        sys.exit(77)
+    with job(behind=alone) as pids:
+        told = json.loads(top(pids[0]).stdout)
+    assert [(r["pid"], r["state"]) for r in told["communicators"][0]["ranks"]] == [(pid, "runs") for pid in pids], told
 
 
 SAMPLE = re.compile(r'(\w+)\{(\w+="(?:[^"\\\n]|\\["\\n])*"(?:,\w+="(?:[^"\\\n]|\\["\\n])*")*)\} (-?[\d.]+)')

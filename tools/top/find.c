@@ -39,6 +39,8 @@ static bool read_process(pid_t pid, struct top_process *p)
         return false;
     *behind = '\0';
     p->name = tool_copy(name + 1);
+    for (char *at = p->name; *at; at++) /* it goes to a terminal */
+        *at = iscntrl((unsigned char)*at) ? '?' : *at;
     read_of(pid, "status", text, sizeof text);
     const char *line = strstr(text, "\nNSpid:"); /* outermost first */
     if (line) {
