@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """`slipring doctor --bundle`: what is in it, what is not, who is asked, and what is left when it can not be written.
 
-  bundle.py LAUNCHER CASE       CASE: written, asked, unwritten, usage
+  bundle.py LAUNCHER SLIPRING_DOCTOR CASE       CASE: written, asked, unwritten, usage
 
 From CMake: SLIPRING_LIB, SOFTGPU_DIR.
 """
@@ -15,7 +15,7 @@ import sys
 import tarfile
 import tempfile
 
-launcher, case = sys.argv[1:]
+launcher, tool, case = sys.argv[1:]
 work = os.path.realpath(tempfile.mkdtemp())
 FILE = os.path.join(work, "bundle.tar.gz")
 SECRETS = {"SLIPRING_API_TOKEN": "hunter2 and more of it, with \"quotes\"", "NCCL_COMM_ID": "10.11.12.13:4567", "NCCL_NEW": "correct-horse",
@@ -24,9 +24,9 @@ SECRETS = {"SLIPRING_API_TOKEN": "hunter2 and more of it, with \"quotes\"", "NCC
 
 def doctor(*arguments, status=0, environment=None, **options):
     everything = {**{k: v for k, v in os.environ.items() if not k.startswith(("SLIPRING_", "NCCL_"))}, "HOME": os.path.join(work, "home"),
-                  "SLIPRING_LIB": os.environ["SLIPRING_LIB"], "LD_LIBRARY_PATH": os.environ["SOFTGPU_DIR"], "SOFTGPU_DEVICES": "2",
+                  "SLIPRING_LAUNCHER": launcher, "SLIPRING_LIB": os.environ["SLIPRING_LIB"], "LD_LIBRARY_PATH": os.environ["SOFTGPU_DIR"], "SOFTGPU_DEVICES": "2",
                   **(environment or {})}
-    done = subprocess.run([launcher, "doctor", *arguments], env=everything, capture_output=True, text=True, stdin=subprocess.DEVNULL, **options)
+    done = subprocess.run([tool, *arguments], env=everything, capture_output=True, text=True, stdin=subprocess.DEVNULL, **options)
     assert done.returncode == status, (arguments, done.returncode, done.stdout, done.stderr)
     return done
 
@@ -102,7 +102,7 @@ def answered(word):
     main, other = pty.openpty()
     os.write(main, word.encode() + b"\n")
     environment = {**os.environ, "LD_LIBRARY_PATH": os.environ["SOFTGPU_DIR"], "SOFTGPU_DEVICES": "2"}
-    done = subprocess.run([launcher, "doctor", "--bundle", FILE], env=environment, stdin=other, capture_output=True, text=True)
+    done = subprocess.run([tool, "--bundle", FILE], env=environment, stdin=other, capture_output=True, text=True)
     os.close(main)
     os.close(other)
     return done
@@ -139,7 +139,7 @@ def unwritten():
 
 
 def usage():
-    wrong = subprocess.run([launcher, "doctor", "--no-such-option"], capture_output=True).returncode
+    wrong = subprocess.run([tool, "--no-such-option"], capture_output=True).returncode
     assert wrong and "--bundle" in doctor("--yes", status=wrong).stderr and "--bundle" in doctor("--logs", work, status=wrong).stderr
 
 

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """`slipring top` beside a running job of two ranks on the software GPU, and beside what it can not show.
 
-  top.py LAUNCHER PROGRAM CASE       CASE: running, idle, late, stopped, dead, container, metrics, again, strangers, usage
+  top.py SLIPRING_TOP PROGRAM CASE       CASE: running, idle, late, stopped, dead, container, metrics, again, strangers, usage
 
 From CMake: SLIPRING_LIB, SOFTGPU_DIR. Processes are always named, as other jobs may run on the machine.
 """
@@ -17,14 +17,15 @@ import sys
 import tempfile
 import time
 
-launcher, program, case = sys.argv[1:]
+tool, program, case = sys.argv[1:]
 work = tempfile.mkdtemp()
 END = os.path.join(work, "end")
+PRELOAD = ":".join(filter(None, [os.environ.get("TEST_PRELOAD_FIRST"), os.environ["SLIPRING_LIB"]]))
 SETTINGS = {"SLIPRING_MIN_BYTES": "0", "SLIPRING_TRIALS": "0", "SLIPRING_LOG": "error", "SOFTGPU_DEVICES": "2"}
 
 
 def top(*arguments, status=0, kinds="--json"):
-    done = subprocess.run([launcher, "top", "--once", *([kinds] if kinds else []), *map(str, arguments)], capture_output=True, text=True)
+    done = subprocess.run([tool, "--once", *([kinds] if kinds else []), *map(str, arguments)], capture_output=True, text=True)
     assert done.returncode == status, (arguments, done.returncode, done.stdout, done.stderr)
     return done
 
@@ -38,7 +39,7 @@ def seen(pid):
     """What top says of the job, once both ranks have called."""
     end = time.monotonic() + 30
     while time.monotonic() < end:
-        done = subprocess.run([launcher, "top", "--once", "--json", str(pid)], capture_output=True, text=True)
+        done = subprocess.run([tool, "--once", "--json", str(pid)], capture_output=True, text=True)
         if done.returncode == 0:
             told = json.loads(done.stdout)
             ranks = [rank for comm in told["communicators"] for rank in comm["ranks"]]
@@ -58,7 +59,7 @@ def ranks_of(pid):
 @contextlib.contextmanager
 def job(late=0, behind=()):
     """The two ranks' processes, in their order. `behind`: what starts the program."""
-    environment = {**os.environ, **SETTINGS, "LD_PRELOAD": os.environ["SLIPRING_LIB"],
+    environment = {**os.environ, **SETTINGS, "LD_PRELOAD": PRELOAD,
                    "LD_LIBRARY_PATH": os.environ["SOFTGPU_DIR"]}
     with subprocess.Popen([*behind, program, str(late), END], env=environment) as process:
         try:
@@ -135,7 +136,7 @@ def dead():
         assert [(rank["pid"], rank["state"]) for rank in ranks] == [(pids[0], "stopped"), (pids[1], "ended")], told
         assert f"process {pids[1]}" in gone, gone
         for _ in range(200):  # then it does
-            done = subprocess.run([launcher, "top", "--once", "--json", str(pids[0])], capture_output=True, text=True)
+            done = subprocess.run([tool, "--once", "--json", str(pids[0])], capture_output=True, text=True)
             if done.returncode or json.loads(done.stdout)["communicators"][0]["ranks"][0]["state"] in ("failed", "left", "ended"):
                 break
             time.sleep(0.05)
@@ -204,7 +205,7 @@ def mask():
 def again():
     """Without --once: table after table, until the job ends."""
     with job() as pids:
-        with subprocess.Popen([launcher, "top", "--json", "--interval", "1", str(pids[0])], stdout=subprocess.PIPE, text=True) as watching:
+        with subprocess.Popen([tool, "--json", "--interval", "1", str(pids[0])], stdout=subprocess.PIPE, text=True) as watching:
             lines = [json.loads(watching.stdout.readline()) for _ in range(3)]
             with open(END, "w", encoding="ascii"):
                 pass
@@ -235,7 +236,7 @@ def strangers():
         os.close(fd)
     told = top(own, status=1)
     assert f"process {own} has no communicator on the ring: libslipring.so is not loaded in it" in told.stderr, told
-    with subprocess.Popen(["sleep", "60"], env={**os.environ, "LD_PRELOAD": os.environ["SLIPRING_LIB"]}) as loaded:
+    with subprocess.Popen(["sleep", "60"], env={**os.environ, "LD_PRELOAD": PRELOAD}) as loaded:
         for _ in range(200):
             told = top(loaded.pid, status=1)
             if "it has made none yet" in told.stderr:
