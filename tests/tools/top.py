@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """`slipring top` beside a running job of two ranks on the software GPU, and beside what it can not show.
 
-  top.py SLIPRING_TOP PROGRAM CASE       CASE: running, idle, late, stopped, dead, container, metrics, again, strangers, usage
+  top.py SLIPRING_TOP PROGRAM CASE       CASE: running, crowded, idle, late, stopped, dead, container, metrics, again, strangers, usage
 
 From CMake: SLIPRING_LIB, SOFTGPU_DIR. Processes are always named, as other jobs may run on the machine.
 """
@@ -56,12 +56,13 @@ def ranks_of(pid):
     return children(pid)
 
 
+ENVIRONMENT = {**os.environ, **SETTINGS, "LD_PRELOAD": PRELOAD, "LD_LIBRARY_PATH": os.environ["SOFTGPU_DIR"]}
+
+
 @contextlib.contextmanager
 def job(late=0, behind=()):
     """The two ranks' processes, in their order. `behind`: what starts the program."""
-    environment = {**os.environ, **SETTINGS, "LD_PRELOAD": PRELOAD,
-                   "LD_LIBRARY_PATH": os.environ["SOFTGPU_DIR"]}
-    with subprocess.Popen([*behind, program, str(late), END], env=environment) as process:
+    with subprocess.Popen([*behind, program, str(late), END], env=ENVIRONMENT) as process:
         try:
             while len(ranks_of(process.pid)) < 2:
                 time.sleep(0.01)
@@ -94,6 +95,32 @@ def running():
         assert after["communicators"][0]["ranks"][i]["ring"] > before["communicators"][0]["ranks"][i]["ring"], (before, after)
     assert re.search(rf"^ *{pids[1]} +1 +\d+ +\d+ +100% +0 +[\d.]+ .iB +[\d.]+ s  {os.path.basename(program)[:15]}$", text, re.M), text
     assert re.search(rf"^ *{pids[0]} +0 +\d+ +\d+%  runs", text, re.M), text
+
+
+def links(pid):
+    """What a process has open."""
+    found = []
+    for fd in os.listdir(f"/proc/{pid}/fd"):
+        with contextlib.suppress(OSError):
+            found.append(os.readlink(f"/proc/{pid}/fd/{fd}"))
+    return found
+
+
+def crowded():
+    """A program that has used a quarter of its descriptors gets all others: the block's is not kept."""
+    fds = [os.open("/", os.O_RDONLY) for _ in range(400)]
+    limited = ["sh", "-c", 'ulimit -n 1500 && exec "$@"', "sh"]
+    with subprocess.Popen([*limited, program, "0", END], env=ENVIRONMENT, pass_fds=fds) as process:
+        end = time.monotonic() + 30
+        while len(ranks_of(process.pid)) < 2 or not any("pidfd" in link for link in links(ranks_of(process.pid)[0])):
+            assert time.monotonic() < end and process.poll() is None, "no communicator"
+            time.sleep(0.01)
+        time.sleep(0.5)  # the agreement is over
+        kept = [link for pid in ranks_of(process.pid) for link in links(pid) if "slipring-control" in link]
+        with open(END, "w", encoding="ascii"):
+            pass
+        assert process.wait(timeout=60) == 0
+    assert not kept, f"kept {kept}"
 
 
 def idle():
