@@ -93,7 +93,7 @@ def running():
             assert process["collectives"]["allreduce"] == {"calls": 0, "ring": 0}, process
     for i in range(2):
         assert after["communicators"][0]["ranks"][i]["ring"] > before["communicators"][0]["ranks"][i]["ring"], (before, after)
-    assert re.search(rf"^ *{pids[1]} +1 +\d+ +\d+ +100% +0 +[\d.]+ .iB +[\d.]+ s  {os.path.basename(program)[:15]}$", text, re.M), text
+    assert re.search(rf"^ *{pids[1]} +1 +\d+ +\d+ +100% +0 +\d+ MiB +[\d.]+ s  {os.path.basename(program)[:15]}$", text, re.M), text
     assert re.search(rf"^ *{pids[0]} +0 +\d+ +\d+%  runs", text, re.M), text
 
 

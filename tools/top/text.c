@@ -2,7 +2,6 @@
 /* The tables for people. */
 #include <inttypes.h>
 #include <string.h>
-#include "tools/report/form.h"
 #include "tools/top/top.h"
 
 #define LATE 0.5 /* of the looks: the others wait for that rank */
@@ -10,18 +9,18 @@
 static void put_process(FILE *to, const struct top *t, const struct top_process *p)
 {
     uint64_t calls = 0, moved = 0;
-    char memory[FORM_ROOM], idle[FORM_ROOM] = "-", share[FORM_ROOM];
+    char idle[32] = "-", share[32] = "-";
     for (int i = 0; i < SLR_COLLECTIVES; i++) {
         calls += p->shown.calls[i];
         moved += p->shown.moved[i];
     }
     moved = moved < calls ? moved : calls; /* the process writes one after the other */
-    form_bytes(memory, (double)(p->shown.staging + p->shown.kept));
-    form_share(share, calls ? (double)moved / (double)calls : -1);
+    if (calls)
+        snprintf(share, sizeof share, "%.0f%%", 100 * (double)moved / (double)calls);
     if (top_idle_s(t, p) >= 0)
         snprintf(idle, sizeof idle, "%.1f s", top_idle_s(t, p));
-    fprintf(to, "%8d %5d %11" PRIu64 " %11" PRIu64 " %5s %11" PRIu64 " %10s %10s  %s\n", (int)p->pid, p->rank, calls,
-            moved, share, calls - moved, memory, idle, p->name);
+    fprintf(to, "%8d %5d %11" PRIu64 " %11" PRIu64 " %5s %11" PRIu64 " %6" PRIu64 " MiB %10s  %s\n", (int)p->pid,
+            p->rank, calls, moved, share, calls - moved, (p->shown.staging + p->shown.kept) >> 20, idle, p->name);
 }
 
 static void put_processes(FILE *to, const struct top *t)
@@ -50,9 +49,8 @@ static void put_rank(FILE *to, const struct top *t, const struct top_block *b, i
 {
     struct slr_post *post = &b->control->post[rank];
     const struct top_process *p = top_process_of(t, b, rank);
-    char late[FORM_ROOM];
-    fprintf(to, "%8d %5d %11s %11" PRIu64 " %17s  %s%s\n", p ? (int)p->pid : (int)post->pid, rank, "",
-            top_shown(b, rank).ring, form_share(late, top_late(t, b, rank)), top_rank_state(t, b, rank),
+    fprintf(to, "%8d %5d %11s %11" PRIu64 " %16.0f%%  %s%s\n", p ? (int)p->pid : (int)post->pid, rank, "",
+            top_shown(b, rank).ring, 100 * top_late(t, b, rank), top_rank_state(t, b, rank),
             latest(t, b) == rank ? ", and the others wait for it" : "");
 }
 
