@@ -6,6 +6,7 @@
 
 From CMake: SLIPRING_LIB, SOFTGPU_DIR.
 """
+import json
 import os
 import pty
 import resource
@@ -20,6 +21,7 @@ work = os.path.realpath(tempfile.mkdtemp())
 FILE = os.path.join(work, "bundle.tar.gz")
 SECRETS = {"SLIPRING_API_TOKEN": "hunter2 and more of it, with \"quotes\"", "NCCL_COMM_ID": "10.11.12.13:4567", "NCCL_NEW": "correct-horse",
            "SLIPRING_MIN_BYTES": "battery-staple", "WANDB_API_KEY": "0123456789abcdef", "SOMETHING_ELSE": "quite-private"}
+HARMLESS = {"SOME_BYPASS": "true"}
 
 
 def doctor(*arguments, status=0, environment=None, **options):
@@ -63,7 +65,7 @@ def logs():
 
 def written():
     folder = logs()
-    done = doctor("--bundle", FILE, "--yes", "--logs", folder, environment=SECRETS)
+    done = doctor("--bundle", FILE, "--yes", "--logs", folder, environment={**SECRETS, **HARMLESS})
     found = contents()
     names = [name for name in found if not name.startswith("logs/")]
     assert set(names) >= {"doctor.txt", "doctor.json", "versions.txt", "environment.txt", "settings.txt"}, names
@@ -80,6 +82,7 @@ def written():
     last = done.stderr.splitlines()[-2]
     assert sorted(last.split(": ")[1].split()) == ["NCCL_COMM_ID", "NCCL_NEW", "SLIPRING_API_TOKEN", "SLIPRING_MIN_BYTES"], last
     assert "slipring doctor" in found["doctor.txt"] and '"device_kind": "softgpu"' in found["doctor.json"], found["doctor.txt"]
+    assert json.loads(found["doctor.json"])["links"][0]["access"] is True, "what is harmless is left out"
     assert "SLIPRING_SLOT_BYTES" in found["settings.txt"] and "glibc" in found["versions.txt"]
     first, second = [found[name] for name in sorted(found) if name.startswith("logs/")]
     assert first.count("(left out)") == 2 and first.endswith('"the last one"}\n') and '"expected":"y"}' in first, first

@@ -8,11 +8,14 @@
 #include <string.h>
 #include <sys/stat.h>
 #include "base/settings.h"
-#include "tools/common/utf8.h"
 #include "tools/doctor/bundle.h"
 
 #define LEFT_OUT "(left out)"
-enum { TAIL = 256 << 10, LOGS = 64, SECRET = 4 /* characters; what is shorter would be found everywhere */ };
+enum {
+    TAIL = 256 << 10,
+    LOGS = 64,
+    SECRET = 8 /* characters; what is shorter, as "true", would be found everywhere */
+};
 
 extern char **environ;
 
