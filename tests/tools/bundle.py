@@ -113,10 +113,10 @@ def answered(word):
 
 def asked():
     write(FILE, "what was there before")
-    done = doctor("--bundle", FILE, status=3)
+    done = doctor("--bundle", FILE, status=4)
     assert "doctor.txt" in done.stderr and "--yes" in done.stderr, done.stderr
     done = answered("n")
-    assert done.returncode == 3 and "Write it?" in done.stderr and "nothing was written" in done.stderr, done
+    assert done.returncode == 4 and "Write it?" in done.stderr and "nothing was written" in done.stderr, done
     with open(FILE, encoding="utf-8") as file:
         assert file.read() == "what was there before"
     assert os.listdir(work) == ["bundle.tar.gz"], os.listdir(work)
@@ -131,13 +131,13 @@ def small_files():
 
 def unwritten():
     """Nothing is left where there is no room; a path that can not be is told before anything is tried."""
-    done = doctor("--bundle", FILE, "--yes", status=3, preexec_fn=small_files)
+    done = doctor("--bundle", FILE, "--yes", status=4, preexec_fn=small_files)
     assert f"{FILE} could not be written: File too large" in done.stderr and "wrote" not in done.stderr, done.stderr
     assert os.listdir(work) == [], os.listdir(work)
     for path, why in ((os.path.join(work, "none", "x"), "No such file or directory"), (work, "Is a directory"), ("/dev/full", "Invalid argument")):
-        done = doctor("--bundle", path, "--yes", status=3)
+        done = doctor("--bundle", path, "--yes", status=4)
         assert done.stderr == f"slipring: {path} can not be written: {why}\n", done.stderr
-    done = doctor("--bundle", FILE, "--yes", "--logs", os.path.join(work, "none"), status=3)
+    done = doctor("--bundle", FILE, "--yes", "--logs", os.path.join(work, "none"), status=4)
     assert "--logs: " + os.path.join(work, "none") in done.stderr and os.listdir(work) == [], done.stderr
 
 
