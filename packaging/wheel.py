@@ -5,7 +5,7 @@
   packaging/wheel.py BUILD_FOLDER OUT_FOLDER [--glibc 2.N]
 
 The wheel holds the package of packaging/python and, in it, bin/slipring (the launcher), lib/libslipring.so, the programs
-behind the launcher's commands (libexec/slipring) and include/slipring.h, in folders as an installation has them: the
+behind the launcher's commands (libexec/slipring), include/slipring.h and the pages (share/doc/slipring), in folders as an installation has them: the
 launcher finds all by where it lies. It holds nothing of CUDA, and no program that needs more than the C library (so Jansson
 has to be there as a static library, else `report` and others are left out, which is said).
 
@@ -53,7 +53,8 @@ the copy engines, and a GEMM that consumes the gathered buffer begins while the 
 NCCL and cuBLAS are those of the program; this package has none of them and needs no other package.
 
 `slipring --help` lists the commands, `slipring doctor -- COMMAND` says what would prevent it, and `import slipring` gives a
-program counters and regions (`help(slipring)`).
+program counters and regions (`help(slipring)`). Pages that messages name, as `docs/doctor.md`, are below `share/doc/slipring` of
+the package's folder. The software GPU and `ag_gemm`, which `slipring bench` runs, are not part of the wheel.
 """
 WHEEL = """\
 Wheel-Version: 1.0
@@ -125,7 +126,13 @@ def binaries(prefix):
             print(f"wheel.py: left out: {name}, which needs {', '.join(needs)}")
         else:
             found[f"libexec/slipring/{name}"] = path
-    for name in ("bench", "doctor", "report", "tables", "trace", "tune", "verify"):
+    pages = os.path.join(prefix, "share", "doc", "slipring")
+    for folder, _, names in os.walk(pages):
+        for name in sorted(names):
+            if name.endswith(".md"):
+                path = os.path.join(folder, name)
+                found[f"share/doc/slipring/{os.path.relpath(path, pages)}"] = path
+    for name in ("bench", "doctor", "report", "tables", "top", "trace", "tune", "verify"):
         if f"libexec/slipring/slipring-{name}" not in found:
             print(f"wheel.py: the wheel has no `slipring {name}`: it needs Jansson's static library, and report and trace uthash")
     needs = strangers(found["lib/libslipring.so"])

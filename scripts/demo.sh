@@ -57,7 +57,7 @@ build_demo() {
     say "building in $build"
     # Ninja configures a folder anew by itself where it has to.
     { [ -e "$build/build.ninja" ] && grep -q '^SLIPRING_TESTS:BOOL=ON$' "$build/CMakeCache.txt"; } || configure "$build" -DSLIPRING_TESTS=ON
-    ninja -C "$build" --quiet libslipring.so slipring-{tables,doctor,bench,verify,tune,report,trace} bench/ag_gemm bench/collectives \
+    ninja -C "$build" --quiet libslipring.so slipring-{tables,doctor,bench,verify,tune,report,trace,top} bench/ag_gemm bench/collectives \
         examples/gather_gemm softgpu_cuda softgpu_cudart softgpu_cublas softgpu_cublasLt softgpu_nccl
 }
 

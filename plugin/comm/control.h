@@ -9,7 +9,8 @@
  *   slr_trials_shared      plugin/trials/trials.h; what rank 0 has chosen, and each rank has measured
  *
  * It is an anonymous memfd handed from process to process (plugin/bootstrap/bootstrap.h), so it has
- * no name and ends with its last user, also after kill -9.
+ * no name and ends with its last user, also after kill -9. Each rank keeps the descriptor: by that the
+ * user's `slipring top` finds the block in /proc, and reads it.
  *
  * Who writes what: `decision` by compare-and-swap from undecided, once, by anybody; post[r] by rank
  * r. A rank's state only moves forward:
@@ -73,6 +74,15 @@ enum slr_rank_state {
     SLR_RANK_LEFT    /* has closed every import; will not touch the block's flags or the peers' memory again */
 };
 
+/* For `slipring top`: of the process, but for the last one. */
+struct slr_shown {
+    uint64_t calls[SLR_COLLECTIVES], moved[SLR_COLLECTIVES];
+    uint64_t called_ms;     /* when its last call was noticed, in ms of CLOCK_MONOTONIC; 0: none yet */
+    uint64_t staging, kept; /* bytes of device memory that it holds */
+    uint64_t ring;          /* calls of the communicator that went over the ring */
+};
+#define SLR_SHOWN (sizeof(struct slr_shown) / sizeof(uint64_t))
+
 struct slr_post {
     _Alignas(64) _Atomic uint32_t state;
     _Atomic uint32_t failed;  /* this rank was FAILED once; stays when it has LEFT */
@@ -98,6 +108,8 @@ struct slr_post {
     struct slr_staging_export staging;
     _Atomic uint64_t passed_alone; /* gathers that it left to NCCL so far << 32 | number of the call that comes next */
     _Atomic uint32_t passed_alone_why;                /* enum slr_reason of the latest of them */
+    char name[12];                                    /* the communicator's, as in the log */
+    _Atomic uint64_t shown[SLR_SHOWN];                /* a struct slr_shown, at each tick of its watchdog; relaxed */
     struct slr_exported exports[SLR_EXPORTS];         /* its blocks that peers may map */
     _Atomic uint64_t ack[SLR_MAX_RANKS][SLR_EXPORTS]; /* generations of theirs that it has mapped */
 };

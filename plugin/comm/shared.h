@@ -10,6 +10,7 @@
 #include "base/status.h"
 #include "cache/staging.h"
 #include "kernels/flags.h"
+#include "plugin/util/process.h"
 
 struct slr_control;
 struct slr_peer_process;
@@ -25,8 +26,9 @@ struct slr_remote_place {
 struct slr_shared {
     struct slr_control *control; /* NULL: none mapped */
     size_t bytes;
-    bool registered; /* with CUDA, in `ctx` */
-    bool stuck;      /* a peer's memory could not be closed: this rank never says LEFT, only its process's end does */
+    struct slr_kept file; /* of the control block: `slipring top` opens it in /proc */
+    bool registered;      /* with CUDA, in `ctx` */
+    bool stuck; /* a peer's memory could not be closed: this rank never says LEFT, only its process's end does */
     int rank, nranks;
     CUdevice device;
     CUcontext ctx;   /* the device's primary context, retained; NULL: none */

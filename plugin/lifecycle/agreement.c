@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The agreement: what each rank posts, compares and decides. */
 #include "plugin/comm/comm.h"
-#include "plugin/lifecycle/init.h"
 #include "plugin/lifecycle/lifecycle.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <time.h>
 #include <unistd.h>
 #include "base/settings.h"
@@ -47,17 +47,28 @@ static uint32_t refuse(struct slr_comm *c, enum slr_reason why, int rank)
     return atomic_compare_exchange_strong(&c->shared.control->decision, &word, mine) ? mine : word;
 }
 
+/* Among the first quarter of those that the program may have: else it will need them all. */
+static bool is_low(int fd)
+{
+    struct rlimit most;
+    return getrlimit(RLIMIT_NOFILE, &most) == 0 && (rlim_t)fd < most.rlim_cur / 4;
+}
+
 static enum slr_reason map_control(struct slr_init *init, int fd)
 {
     struct slr_comm *c = init->comm;
     struct slr_shared *s = &c->shared;
     size_t bytes = slr_control_bytes(c->nranks);
     struct slr_control *m = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (m == MAP_FAILED || !is_low(fd)) {
     close(fd);
+        fd = -1;
+    }
     if (m == MAP_FAILED)
         return SLR_R_NO_CONTROL;
     s->control = m;
     s->bytes = bytes;
+    s->file = slr_keep(fd);
     if (m->magic != SLR_CONTROL_MAGIC || m->nranks != c->nranks)
         return SLR_R_VERSION_DIFFERS;
     slr_shared_open_watches(s);
@@ -81,6 +92,7 @@ static bool p2p_off(void)
 
 static void fill_post(struct slr_comm *c, struct slr_post *post)
 {
+    memcpy(post->name, c->name, sizeof c->name);
     slr_real.cuDeviceGetUuid(&post->device_uuid, c->shared.device);
     post->device = c->shared.device;
     post->p2p_off = p2p_off();

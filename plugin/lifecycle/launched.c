@@ -30,22 +30,16 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 #include "base/log.h"
 #include "base/settings.h"
+#include "plugin/util/process.h"
 
 /* Programs count on the lowest free descriptors. */
 enum { LOWEST_FD = 100, LOOKED_AT = 8, NAME_MOST = 64 };
 
-/* Descriptors of the top, and what they were when they were made: a program may close what it did not open. */
-struct held {
-    int fd;
-    dev_t dev;
-    ino_t ino;
-};
-static struct held made = {.fd = -1}, zero = {.fd = -1}, said = {.fd = -1}, err = {.fd = -1};
+static struct slr_kept made = {.fd = -1}, zero = {.fd = -1}, said = {.fd = -1}, err = {.fd = -1}; /* of the top */
 static _Atomic uint64_t first_id; /* of the process's first communicator; 0: none yet */
 static _Atomic bool rank0;
 
@@ -111,23 +105,6 @@ bool slr_launched_first(void)
 
 /* ---- the top ---- */
 
-static struct held hold(int fd)
-{
-    struct held h = {.fd = fd};
-    struct stat st;
-    if (h.fd >= 0 && fstat(h.fd, &st) == 0) {
-        h.dev = st.st_dev;
-        h.ino = st.st_ino;
-    }
-    return h;
-}
-
-static bool still_ours(const struct held *h)
-{
-    struct stat st;
-    return h->fd >= 0 && fstat(h->fd, &st) == 0 && st.st_dev == h->dev && st.st_ino == h->ino;
-}
-
 /* The socket that the program before this one listened on, or that its parent does; -1: there is none. */
 static int inherited(const struct sockaddr_un *at, socklen_t len)
 {
@@ -151,34 +128,34 @@ static int listen_anew(const struct sockaddr_un *at, socklen_t len)
 }
 
 /* What the top listens on for `what`; another process closes it. */
-static struct held socket_for(const char *what, bool top)
+static struct slr_kept socket_for(const char *what, bool top)
 {
     struct sockaddr_un at;
     socklen_t len;
     if (!address(what, &at, &len))
-        return hold(-1);
+        return slr_keep(-1);
     int fd = inherited(&at, len);
     if (!top && fd >= 0)
         close(fd);
-    return hold(!top ? -1 : fd >= 0 ? fd : listen_anew(&at, len));
+    return slr_keep(!top ? -1 : fd >= 0 ? fd : listen_anew(&at, len));
 }
 
 /* Somebody has connected; or that is not known, as the program has closed the socket. */
-static bool connected(const struct held *h)
+static bool connected(const struct slr_kept *h)
 {
     struct pollfd p = {.fd = h->fd, .events = POLLIN};
-    return !still_ours(h) || poll(&p, 1, 0) != 0;
+    return !slr_kept_is_there(h) || poll(&p, 1, 0) != 0;
 }
 
 static void at_exit(void)
 {
-    if (!still_ours(&err) || !slr_get(SLR_S_ENABLE))
+    if (!slr_kept_is_there(&err) || !slr_get(SLR_S_ENABLE))
         return;
     if (!connected(&made))
         slr_log_tell(err.fd, "job",
                      "no process with libslipring.so made an NCCL communicator, so nothing was substituted; `slipring "
                      "doctor -- COMMAND` says what can keep the library out");
-    else if (still_ours(&zero) && connected(&zero) && !connected(&said))
+    else if (slr_kept_is_there(&zero) && connected(&zero) && !connected(&said))
         slr_log_tell(
             err.fd, "job",
             "nothing is known of the job, as rank 0 has not come to its end: it was killed, has ended by _exit, "
@@ -188,12 +165,9 @@ static void at_exit(void)
 /* A child that lives on keeps nobody waiting for the end of stderr. */
 static void in_child(void)
 {
-    struct held *all[] = {&made, &zero, &said, &err};
-    for (int i = 0; i < 4; i++) {
-        if (still_ours(all[i]))
-            close(all[i]->fd);
-        all[i]->fd = -1;
-    }
+    struct slr_kept *all[] = {&made, &zero, &said, &err};
+    for (int i = 0; i < 4; i++)
+        slr_kept_close(all[i]);
 }
 
 /* Before main(), as a program that uses no NCCL calls nothing here. Nothing happens but in the top.
@@ -208,7 +182,7 @@ __attribute__((constructor)) static void begin(void)
     said = socket_for("said", top);
     if (!top)
         return;
-    err = hold(fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, LOWEST_FD));
+    err = slr_keep(fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, LOWEST_FD));
     if (pthread_atfork(NULL, NULL, in_child) != 0 || atexit(at_exit) != 0)
         in_child();
 }

@@ -21,7 +21,9 @@
 #include "base/counters.h"
 #include "base/log.h"
 #include "cache/blocks.h"
+#include "cache/staging.h"
 #include "plugin/comm/comm.h"
+#include "plugin/comm/control.h"
 #include "plugin/connect/connect.h"
 #include "plugin/bootstrap/oob.h"
 #include "plugin/memory/exports.h"
@@ -50,9 +52,38 @@ static struct loop {
 };
 #define LOOPS (sizeof loops / sizeof *loops)
 
-static void look(struct slr_comm *c, void *ctx)
+/* What the process has done, for the posts of its ranks. */
+static void fill_shown(struct slr_shown *now)
 {
-    (void)ctx;
+    static uint64_t seen, when;
+    struct slr_block_stats blocks;
+    uint64_t made = 0;
+    slr_block_stats(&blocks);
+    for (int i = 0; i < SLR_COLLECTIVES; i++) {
+        now->calls[i] = atomic_load_explicit(&slr_counters.of[i].calls, memory_order_relaxed);
+        now->moved[i] = atomic_load_explicit(&slr_counters.of[i].moved, memory_order_relaxed);
+        made += now->calls[i];
+    }
+    if (made != seen)
+        when = slr_now_ms();
+    seen = made;
+    now->called_ms = when;
+    now->staging = slr_staging_held();
+    now->kept = blocks.kept_bytes;
+}
+
+static void show(struct slr_comm *c, struct slr_shown *now)
+{
+    const uint64_t *word = (const uint64_t *)now;
+    now->ring = c->substituted;
+    for (unsigned i = 0; i < SLR_SHOWN; i++)
+        atomic_store_explicit(&c->shared.control->post[c->rank].shown[i], word[i], memory_order_relaxed);
+}
+
+static void look(struct slr_comm *c, void *now)
+{
+    if (c->shared.control)
+        show(c, now);
     slr_watchdog_look(c);
 }
 
@@ -79,7 +110,9 @@ static void serve(struct slr_comm *c)
 /* Under the registry's lock, so that no communicator ends meanwhile: nothing here waits. */
 static void watch(void)
 {
-    slr_comm_each(look, NULL);
+    struct slr_shown now;
+    fill_shown(&now);
+    slr_comm_each(look, &now);
 }
 
 static void rest(unsigned ms)

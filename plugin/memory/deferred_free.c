@@ -44,8 +44,10 @@ static void unmap(struct slr_shared *s)
 {
     for (int r = 0; r < s->nranks && r < SLR_MAX_RANKS; r++)
         slr_peer_process_unwatch(s->peer_watch[r]);
-    if (s->control)
+    if (s->control) {
         munmap(s->control, s->bytes);
+        slr_kept_close(&s->file);
+    }
     s->control = NULL;
 }
 

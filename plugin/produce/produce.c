@@ -10,6 +10,7 @@
 #include "base/settings.h"
 #include "base/status.h"
 #include "cache/captures.h"
+#include "cache/handles.h"
 #include "kernels/gemm.h"
 #include "plugin/comm/call.h"
 #include "plugin/comm/comm.h"
@@ -404,6 +405,23 @@ bool slr_produce_gemm(struct slr_gemm *gemm, CUstream stream, CUcontext ctx, uin
     if (done)
         *result = CUBLAS_STATUS_SUCCESS;
     return done;
+}
+
+/* A peer's GEMM could use the result's memory, and sends some parts before others are computed. */
+static bool peers_reach(const struct slr_call *call)
+{
+    return slr_memory_given((CUdeviceptr)(uintptr_t)call->recv, call->bytes) ||
+           slr_shared_any_in_one_process(&call->comm->shared);
+}
+
+bool slr_produce_unused(const struct slr_product *p, const struct slr_call *call, uint64_t joins)
+{
+    if (call->send == call->recv)
+        return true;
+    const bool stood_before = p->joins == joins && !p->allocated;
+    const bool unused =
+        stood_before && !peers_reach(call) && !slr_product_uses(p, (CUdeviceptr)(uintptr_t)call->recv, call->bytes);
+    return unused && slr_stream_name(call->stream, false) == p->stream && slr_solo_still(p->stream, p->turn);
 }
 
 void slr_produce_close(struct slr_comm *c, bool gone)

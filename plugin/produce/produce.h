@@ -50,6 +50,12 @@ void slr_produce_learn(struct slr_call *call);
 /* Its parts are what is sent. */
 void slr_produce_right(const struct slr_product *p);
 
+/* Whether the result of the call, an all-reduce that sends it, may be written before the call's stream has come to the
+ * call. It is written into what the GEMM, or the copy of that, has made. Or what stood before the call and could use that
+ * memory is over when a part is: it stood before the GEMM, too, as no other thread has put anything behind that, and
+ * neither the GEMM nor the copy uses it. `joins`: slr_pending_joins(), now. */
+bool slr_produce_unused(const struct slr_product *p, const struct slr_call *call, uint64_t joins);
+
 /* The communicator ends. */
 void slr_produce_close(struct slr_comm *c, bool gone);
 

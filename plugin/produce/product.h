@@ -116,12 +116,6 @@ uint64_t slr_solo_turn(CUstream stream);
 bool slr_solo_still(CUstream stream, uint64_t turn);
 void slr_solo_note(CUstream stream);
 
-/* Whether the result of the call, an all-reduce that sends it, may be written before the call's stream has come to the
- * call. It is written into what the GEMM, or the copy of that, has made. Or what stood before the call and could use that
- * memory is over when a part is: it stood before the GEMM, too, as no other thread has put anything behind that, and
- * neither the GEMM nor the copy uses it. `joins`: slr_pending_joins(), now. */
-bool slr_product_unused(const struct slr_product *p, const struct slr_call *call, uint64_t joins);
-
 /* The communicator is not found any more, or only as an orphan: from here on it has no live product, so nobody holds
  * it for one. Who does already is waited for, as all its users are. */
 void slr_product_end(struct slr_comm *c);

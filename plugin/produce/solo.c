@@ -26,12 +26,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 #include "base/real.h"
-#include "cache/handles.h"
-#include "plugin/comm/call.h"
-#include "plugin/comm/comm.h"
 #include "plugin/comm/stream.h"
 #include "plugin/produce/product.h"
-#include "plugin/produce/product_parts.h"
 
 enum { STREAMS = 8, THREADS = 4, EARLIER = 2, TURNS = 64, UNASKED = 1 << 16 };
 
@@ -189,21 +185,4 @@ bool slr_solo_still(CUstream stream, uint64_t turn)
                  solos[i].thread[0] == own_thread();
     pthread_mutex_unlock(&lock);
     return still;
-}
-
-/* A peer's GEMM could use the result's memory, and sends some parts before others are computed. */
-static bool peers_reach(const struct slr_call *call)
-{
-    return slr_memory_given((CUdeviceptr)(uintptr_t)call->recv, call->bytes) ||
-           slr_shared_any_in_one_process(&call->comm->shared);
-}
-
-bool slr_product_unused(const struct slr_product *p, const struct slr_call *call, uint64_t joins)
-{
-    if (call->send == call->recv)
-        return true;
-    const bool stood_before = p->joins == joins && !p->allocated;
-    const bool unused =
-        stood_before && !peers_reach(call) && !slr_product_uses(p, (CUdeviceptr)(uintptr_t)call->recv, call->bytes);
-    return unused && slr_stream_name(call->stream, false) == p->stream && slr_solo_still(p->stream, p->turn);
 }

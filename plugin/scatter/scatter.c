@@ -15,6 +15,7 @@
 #include "plugin/pending/order.h"
 #include "plugin/pending/pending.h"
 #include "plugin/produce/produce.h"
+#include "plugin/produce/product.h"
 #include "plugin/produce/product_parts.h"
 #include "plugin/trials/trials.h"
 #include "plugin/abi/nccl_common.h"
@@ -198,7 +199,7 @@ void slr_scatter_describe(const struct slr_call *call, const struct slr_product 
  * elsewhere: so nobody knows that what is sent is there, and nobody can use it but who comes behind the call. */
 static bool unseen(const struct slr_call *call, const struct slr_product *p)
 {
-    return p && call->flow->kind->gets_all && !call->verify && slr_product_unused(p, call, slr_pending_joins()) &&
+    return p && call->flow->kind->gets_all && !call->verify && slr_produce_unused(p, call, slr_pending_joins()) &&
            slr_product_runs(p);
 }
 

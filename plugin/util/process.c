@@ -7,6 +7,8 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 #include "base/counters.h"
 #include "base/hash.h"
 #include "base/log.h"
@@ -16,6 +18,27 @@
 bool slr_process_off(void)
 {
     return !slr_get(SLR_S_ENABLE);
+}
+
+struct slr_kept slr_keep(int fd)
+{
+    struct stat st;
+    if (fd < 0 || fstat(fd, &st) != 0)
+        return (struct slr_kept){.fd = -1};
+    return (struct slr_kept){.fd = fd, .dev = st.st_dev, .ino = st.st_ino};
+}
+
+bool slr_kept_is_there(const struct slr_kept *k)
+{
+    struct stat st;
+    return k->fd >= 0 && fstat(k->fd, &st) == 0 && st.st_dev == k->dev && st.st_ino == k->ino;
+}
+
+void slr_kept_close(struct slr_kept *k)
+{
+    if (slr_kept_is_there(k))
+        close(k->fd);
+    k->fd = -1;
 }
 
 /* Names of the loaded objects in the order of their loading. dlopen is not for use inside dl_iterate_phdr. */

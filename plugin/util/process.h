@@ -4,6 +4,7 @@
 #define SLR_PLUGIN_UTIL_PROCESS_H
 
 #include <stdbool.h>
+#include <sys/types.h>
 #include "base/wait.h"
 
 /* True when every call goes to the vendor untouched: SLIPRING_ENABLE=off, or a child after fork, which
@@ -33,6 +34,17 @@ static inline const void *slr_first_instance(struct slr_first *first, const char
         slr_first_look(first, symbol, own);
     return first->found;
 }
+
+/* A descriptor that stays open, and what it was when it was made: a program may close what it did not open, and have
+ * something of its own under the number then. */
+struct slr_kept {
+    int fd; /* -1: none */
+    dev_t dev;
+    ino_t ino;
+};
+struct slr_kept slr_keep(int fd);
+bool slr_kept_is_there(const struct slr_kept *k);
+void slr_kept_close(struct slr_kept *k);
 
 /* Regions of a thread in which the program asked for less: slipring.h, whose functions are process.c's. */
 

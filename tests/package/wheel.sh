@@ -76,6 +76,24 @@ for tool in "$build"/slipring-*; do
     "$slipring" "${tool##*/slipring-}" --help >"$work/out" 2>&1 || [ "${tool##*-}" = tables ] || fail "${tool##*/}: $(cat "$work/out")"
 done
 
+# ---- what is not part of it, and the pages that its messages name ----
+! "$slipring" softgpu -- true 2>"$work/out" || fail "there is a software GPU"
+grep -q 'not part of this Python wheel, but of the .deb' "$work/out" || fail "softgpu says: $(cat "$work/out")"
+if [ -x "$build/slipring-bench" ]; then
+    ! "$slipring" bench 2>"$work/out" || fail "there is an ag_gemm"
+    grep -q 'ag_gemm was not found.*the Python wheel has none' <(tr '\n' ' ' <"$work/out") || fail "bench says: $(cat "$work/out")"
+fi
+package=${lib%/lib/*}
+cat "$package"/libexec/slipring/* "$package"/lib/* "$package/bin/slipring" "$package"/*.py | grep -aoE '(docs|LD_PRELOAD)/[a-z]+\.md' | sort -u >"$work/named"
+[ "$(wc -l <"$work/named")" -ge 5 ] || fail "messages name no pages: $(cat "$work/named")"
+while read -r page; do
+    [ -f "$package/share/doc/slipring/$page" ] || fail "a message names $page, which is not in the wheel"
+done <"$work/named"
+"$slipring" doctor >"$work/out" || [ $? -lt 4 ] || fail "doctor"
+! grep -q 'slipring softgpu' "$work/out" || fail "doctor advises what is not there: $(cat "$work/out")"
+SLIPRING_SOFTGPU=$build/softgpu "$slipring" doctor >"$work/out" || [ $? -lt 4 ] || fail "doctor"
+! grep -q 'FAIL driver' "$work/out" || tr -s ' \n' ' ' <"$work/out" | grep 'slipring softgpu' >/dev/null || fail "doctor does not advise what is there: $(cat "$work/out")"
+
 # ---- on the software GPU ----
 export SLIPRING_SOFTGPU=$build/softgpu
 "$slipring" run --softgpu=2 --record "$work/logs" --set min-bytes=0 -- \
@@ -83,7 +101,16 @@ export SLIPRING_SOFTGPU=$build/softgpu
 cat "$work"/logs/*.jsonl >"$work/log"
 grep -q '"event":"substitute"' "$work/log" || fail "ag_gemm's gathers are not substituted"
 "$slipring" run --softgpu=2 --set min-bytes=0 --set trials=0 -- "$python" "$here/wheel_program.py" preloaded || fail "the program, preloaded"
-"$slipring" softgpu -n 2 -- "$python" "$here/wheel_program.py" plain || fail "the program without slipring"
+"$slipring" softgpu -n 2 -- "$python" -W ignore "$here/wheel_program.py" plain || fail "the program without slipring"
+
+# ---- an import where the library is not ----
+echo 'import slipring' >"$work/imports.py"
+"$python" "$work/imports.py" 2>"$work/out" || fail "import"
+grep -q 'imports.py:1: NotLoadedWarning: slipring: libslipring.so is not in this process' "$work/out" && grep -q 'slipring run -- python' "$work/out" ||
+    fail "an import without the library says: $(cat "$work/out")"
+"$slipring" run -- "$python" "$work/imports.py" 2>"$work/out" && "$slipring" --version 2>>"$work/out" >"$work/version" &&
+    "$python" -m slipring --version 2>>"$work/out" >"$work/version" || fail "import, preloaded"
+! grep -q NotLoaded "$work/out" || fail "it warns without need: $(cat "$work/out")"
 
 # ---- reports ----
 "$python" - "$work/logs" "$work/none" <<'EOF'

@@ -6,8 +6,10 @@
 NCCL and the CUDA runtime are called by ctypes, as frameworks load them: by dlopen and dlsym.
 """
 import ctypes
+import inspect
 import os
 import sys
+import typing
 
 import slipring
 
@@ -104,19 +106,48 @@ def regions_fail_as_the_library_says():
         raise AssertionError("a region that has ended ends again")
 
 
+def watched(watch, within):
+    """Two gathers of two ranks, of which the ring had the first."""
+    if not slipring.loaded():
+        assert watch.counters == within == {}
+        return
+    assert (within["calls"], within["substituted"]) == (2, 2), within
+    got = watch.counters
+    assert (got["calls"], got["substituted"], got["passed"], got["bytes"]) == (4, 2, 2, 4 * RANKS * COUNT), got
+    assert str(watch) == "2 of 4 all-gathers over the ring; 0 GEMMs in parts behind all-gathers", str(watch)
+
+
+def hints_are_whole():
+    """Each public function says what it takes and returns."""
+    public = [getattr(slipring, name) for name in slipring.__all__]
+    functions = [thing for thing in public if inspect.isfunction(thing)]
+    functions += [thing for kind in public if inspect.isclass(kind) for thing in vars(kind).values() if inspect.isfunction(thing)]
+    assert len(functions) >= 10
+    for function in functions:
+        wanted = {name for name in inspect.signature(function).parameters if name != "self"} | {"return"}
+        assert wanted == set(typing.get_type_hints(function)), (function, wanted)
+
+
 def main():
     preloaded = sys.argv[1] == "preloaded"
     assert slipring.loaded() == preloaded
     assert slipring.version() == slipring.__version__, (slipring.version(), slipring.__version__)
     assert bool(slipring.counters()) == preloaded and slipring.library().is_file()
+    hints_are_whole()
+    with slipring.watch() as nothing:
+        pass
+    assert str(nothing) == ("no collective was called" if preloaded else "libslipring.so is not in this process: nothing was counted"), str(nothing)
     comms = (pointer * RANKS)()
     done(nccl.ncclCommInitAll(comms, RANKS, None))
     ranks = [Rank(rank, comm) for rank, comm in enumerate(comms)]
     gather(ranks, 5)  # in which NCCL connects the ranks of one process
-    gather(ranks, 10)
-    with slipring.off() as there:
-        assert there == preloaded
-        gather(ranks, 20)
+    with slipring.watch() as watch:
+        gather(ranks, 10)
+        within = watch.counters
+        with slipring.off() as there:
+            assert there == preloaded
+            gather(ranks, 20)
+    watched(watch, within)
     gather_by_nccl(ranks, 30)
     with slipring.whole_gemms():
         gather(ranks, 40)

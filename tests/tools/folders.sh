@@ -9,7 +9,7 @@ root=$1
 allowed() {
     case $1 in
     common | symmetry) ;;
-    log | bench | doctor) echo common ;;
+    log | bench | doctor | top) echo common ;;
     model) echo common log symmetry ;;
     tune | verify) echo common log ;;
     report | trace) echo common log model symmetry ;;

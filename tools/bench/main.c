@@ -24,8 +24,10 @@ static bool find_ag_gemm(struct bench *b)
         if (snprintf(b->ag_gemm, sizeof b->ag_gemm, "%s%s", self, places[i]) < (int)sizeof b->ag_gemm &&
             access(b->ag_gemm, X_OK) == 0)
             return true;
-    fprintf(stderr,
-            "slipring bench: ag_gemm was not found in %s, %s/bench or %s/../libexec/slipring; name it with --ag-gemm\n",
+    fprintf(
+        stderr,
+        "slipring bench: ag_gemm was not found in %s, %s/bench or %s/../libexec/slipring; name it with --ag-gemm (the "
+        "Python wheel has none, but the .deb, .rpm and .tar.gz packages and a build)\n",
             self, self, self);
     return false;
 }

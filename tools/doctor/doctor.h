@@ -38,7 +38,8 @@ struct doctor_finding {
     enum doctor_id id;
     enum doctor_result result;
     char *text;
-    const char *advice; /* static; the row's unless the finding has its own */
+    const char *advice; /* static, or `own`; the row's unless the finding has another */
+    char *own;
 };
 
 struct doctor {
@@ -75,6 +76,9 @@ void doctor_check_variables(struct doctor *d);
 void doctor_check_preload(struct doctor *d);
 void doctor_check_library(struct doctor *d);
 void doctor_check_settings(struct doctor *d);
+
+/* Behind the checks: takes out of the advice what is not installed. */
+void doctor_leave_installed(struct doctor *d);
 
 void doctor_print_text(FILE *out, const struct doctor *d);
 void doctor_print_json(FILE *out, const struct doctor *d);

@@ -56,8 +56,10 @@ bool doctor_has(const struct doctor *d, enum doctor_id id)
 
 void doctor_free(struct doctor *d)
 {
-    for (size_t i = 0; i < d->findings; i++)
+    for (size_t i = 0; i < d->findings; i++) {
         free(d->finding[i].text);
+        free(d->finding[i].own);
+    }
     free(d->finding);
     d->finding = NULL;
     d->findings = d->room = 0;

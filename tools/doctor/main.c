@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <string.h>
+#include "tools/doctor/bundle.h"
 #include "tools/doctor/cgroup.h"
 #include "tools/doctor/doctor.h"
 #include "tools/doctor/program.h"
@@ -36,23 +37,34 @@ static void check_all(struct doctor *d)
     doctor_check_library(d);
     doctor_check_settings(d);
     fill_open(d);
+    doctor_leave_installed(d);
+}
+
+static int report(const struct options *o, const struct doctor *d)
+{
+    (o->json ? doctor_print_json : doctor_print_text)(stdout, d);
+    if (fflush(stdout) != 0) {
+        fputs("slipring doctor: the report could not be written\n", stderr);
+        return DOCTOR_EXIT_ERROR;
+    }
+    return doctor_exit_status(d);
 }
 
 static int examine(const struct options *o, char *const *command)
 {
     struct doctor d = {.limit_ms = (unsigned)o->limit * 1000};
     struct doctor_program program;
+    struct bundle b;
+    if (*o->bundle && !doctor_bundle_begin(&b, o->bundle))
+        return DOCTOR_EXIT_ERROR;
     if (*command) {
         doctor_program_find(&program, command);
         d.program = &program;
     }
     check_all(&d);
-    (o->json ? doctor_print_json : doctor_print_text)(stdout, &d);
-    int status = doctor_exit_status(&d);
-    if (fflush(stdout) != 0) {
-        fputs("slipring doctor: the report could not be written\n", stderr);
-        status = DOCTOR_EXIT_ERROR;
-    }
+    int status = !*o->bundle                                   ? report(o, &d)
+                 : doctor_bundle_end(&b, &d, &o->logs, o->yes) ? DOCTOR_EXIT_OK
+                                                               : DOCTOR_EXIT_ERROR;
     if (d.program)
         doctor_program_close(&program);
     doctor_free(&d);
@@ -73,5 +85,8 @@ int main(int argc, char **argv)
         doctor_print_markdown(stdout);
         return fflush(stdout) ? DOCTOR_EXIT_ERROR : 0;
     }
-    return examine(&o, argv + rest);
+    int status = (o.yes || o.logs.count) && !*o.bundle ? options_wrong(option_rows, "--logs and --yes are for --bundle")
+                                                       : examine(&o, argv + rest);
+    options_free(option_rows, &o);
+    return status;
 }

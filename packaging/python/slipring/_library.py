@@ -12,6 +12,10 @@ from ._table import COUNTERS, REGION_GATHERS, REGION_GEMMS, VERSION
 _process = ctypes.CDLL(None)  # whatever is loaded; nothing is loaded by this
 
 
+class NotLoadedWarning(RuntimeWarning):
+    """slipring was imported where the library is not: see the package's own words."""
+
+
 class _Counters(ctypes.Structure):
     _fields_ = [("size", ctypes.c_size_t), *((name, ctypes.c_uint64) for name in COUNTERS)]
 
@@ -52,6 +56,47 @@ def counters() -> dict[str, int]:
 def _check(status: int, what: str) -> None:
     if status != 0:
         raise OSError(-status, f"{what}: {os.strerror(-status)}")
+
+
+class Watch:
+    """What the library counts of this process from `with slipring.watch() as w` on, to the end of the block."""
+
+    def __init__(self) -> None:
+        self._before: dict[str, int] = {}
+        self._after: Optional[dict[str, int]] = None
+
+    def __enter__(self) -> "Watch":
+        self._before, self._after = counters(), None
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._after = counters()
+
+    @property
+    def counters(self) -> dict[str, int]:
+        """As slipring.counters(); within the block: so far. Empty without the library."""
+        now = counters() if self._after is None else self._after
+        return {name: n - self._before.get(name, 0) for name, n in now.items()}
+
+    def __str__(self) -> str:
+        c = self.counters
+        if not c:
+            return "libslipring.so is not in this process: nothing was counted"
+        said = [
+            f"{c[moved]} of {c[calls]} {words} over the ring"
+            for words, calls, moved in (
+                ("all-gathers", "calls", "substituted"),
+                ("reduce-scatters", "scatters", "scatters_substituted"),
+                ("all-reduces", "reduces", "reduces_substituted"),
+            )
+            if c[calls]
+        ]
+        return "; ".join([*said, f"{c['fused']} GEMMs in parts behind all-gathers"] if said else ["no collective was called"])
+
+
+def watch() -> Watch:
+    """For `with`: what happens within, of all threads of this process."""
+    return Watch()
 
 
 class Region(contextlib.ContextDecorator):
