@@ -5,9 +5,10 @@
   packaging/wheel.py BUILD_FOLDER OUT_FOLDER [--glibc 2.N]
 
 The wheel holds the package of packaging/python and, in it, bin/slipring (the launcher), lib/libslipring.so, the programs
-behind the launcher's commands (libexec/slipring), include/slipring.h and the pages (share/doc/slipring), in folders as an installation has them: the
-launcher finds all by where it lies. It holds nothing of CUDA, and no program that needs more than the C library (so Jansson
-has to be there as a static library, else `report` and others are left out, which is said).
+behind the launcher's commands (libexec/slipring), include/slipring.h, the pages and the examples (share/doc/slipring), in
+folders as an installation has them: the launcher finds all by where it lies. It holds nothing of CUDA, and no program that
+needs more than the C library (so Jansson has to be there as a static library, else `report` and others are left out, which is
+said).
 
 The tag is what the programs and the library ask of the C library: the largest GLIBC_2.N among their needs, or 2.28 when that
 is less. --glibc fails when it is more. Built with -DSLIPRING_GLIBC_2_28=ON it is 2.28 or less on any machine; scripts/package.sh --wheel does so.
@@ -129,7 +130,7 @@ def binaries(prefix):
     pages = os.path.join(prefix, "share", "doc", "slipring")
     for folder, _, names in os.walk(pages):
         for name in sorted(names):
-            if name.endswith(".md"):
+            if name.endswith((".md", ".c", ".py")):  # the pages, and the examples
                 path = os.path.join(folder, name)
                 found[f"share/doc/slipring/{os.path.relpath(path, pages)}"] = path
     for name in ("bench", "doctor", "report", "tables", "top", "trace", "tune", "verify"):

@@ -89,6 +89,7 @@ cat "$package"/libexec/slipring/* "$package"/lib/* "$package/bin/slipring" "$pac
 while read -r page; do
     [ -f "$package/share/doc/slipring/$page" ] || fail "a message names $page, which is not in the wheel"
 done <"$work/named"
+"$source/tests/unit/links.py" --installed "$package/share/doc/slipring" || fail "pages of the wheel lead nowhere"
 "$slipring" doctor >"$work/out" || [ $? -lt 4 ] || fail "doctor"
 ! grep -q 'slipring softgpu' "$work/out" || fail "doctor advises what is not there: $(cat "$work/out")"
 SLIPRING_SOFTGPU=$build/softgpu "$slipring" doctor >"$work/out" || [ $? -lt 4 ] || fail "doctor"
