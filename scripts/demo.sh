@@ -56,7 +56,8 @@ choose_device() {
 build_demo() {
     say "building in $build"
     # Ninja configures a folder anew by itself where it has to.
-    { [ -e "$build/build.ninja" ] && grep -q '^SLIPRING_TESTS:BOOL=ON$' "$build/CMakeCache.txt"; } || configure "$build" -DSLIPRING_TESTS=ON
+    [ -e "$build/build.ninja" ] && grep -qs '^SLIPRING_TESTS:BOOL=ON$' "$build/CMakeCache.txt" ||
+        configure "$build" -DSLIPRING_TESTS=ON
     ninja -C "$build" --quiet libslipring.so slipring-{tables,doctor,bench,verify,tune,report,trace,top} bench/ag_gemm bench/collectives \
         examples/gather_gemm softgpu_cuda softgpu_cudart softgpu_cublas softgpu_cublasLt softgpu_nccl
 }

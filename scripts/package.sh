@@ -49,7 +49,8 @@ umask 022
 build() {
     local folder=$1 maps="-ffile-prefix-map=$1=build -ffile-prefix-map=$SLR_ROOT=."
     shift
-    configure "$folder" "-DCMAKE_C_FLAGS=$maps" "-DCMAKE_ASM_FLAGS=$maps" -DCMAKE_SKIP_RPATH=ON "-DSLIPRING_HOMEPAGE=$homepage" "$@"
+    configure "$folder" "-DCMAKE_C_FLAGS=$maps" "-DCMAKE_ASM_FLAGS=$maps" -DCMAKE_SKIP_RPATH=ON \
+        "-DSLIPRING_HOMEPAGE=$homepage" "$@"
     ninja -C "$folder" --quiet shipped >"$folder/ninja.log" || { cat "$folder/ninja.log" >&2 && die "it does not build"; }
 }
 

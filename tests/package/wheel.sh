@@ -47,7 +47,8 @@ for name in names[:-1]:
     digest = base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
     assert record[name] == f"sha256={digest},{len(data)}", name
 assert not [name for name in names if "cuda" in name or "nccl" in name or "cublas" in name], names
-metadata = [zipfile.ZipFile(file).read(name).decode() for file in sys.argv[1:] for name in names if name.endswith("/METADATA")]
+about = [name for name in names if name.endswith("/METADATA")][0]
+metadata = [zipfile.ZipFile(file).read(about).decode() for file in sys.argv[1:]]
 home = "\nProject-URL: Homepage, "
 assert home not in metadata[0] and home + "https://x.example/a\nRequires-Python: " in metadata[1], metadata
 assert "\nTag: py3-none-manylinux_2_" in archive.read([name for name in names if name.endswith("/WHEEL")][0]).decode()

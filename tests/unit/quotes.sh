@@ -1,12 +1,13 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Checks that slipring says what docs/troubleshooting.md quotes: each text in backquotes in the first column of its tables, and each
-# msg="...", is in the code. Usage: quotes.sh SOURCE_ROOT
+# Checks that slipring says what docs/troubleshooting.md quotes: each text in backquotes in the first column of its
+# tables, and each msg="...", is in the code. Usage: quotes.sh SOURCE_ROOT
 set -eu
 
 # quotes: of the page on stdin, one a line. What is cut short ends in "...".
 quotes() {
-    sed -nE '/^\| [^|]*`/{ s/^\| ([^|]*) \|.*/\1/; s/[^`]*`([^`]*)`[^`]*/\1\n/g; p; }; s/.* msg="(.*)"$/\1/p' | sed -E 's/ *\.\.\.$//; /^$/d'
+    sed -nE '/^\| [^|]*`/{ s/^\| ([^|]*) \|.*/\1/; s/[^`]*`([^`]*)`[^`]*/\1\n/g; p; }; s/.* msg="(.*)"$/\1/p' |
+        sed -E 's/ *\.\.\.$//; /^$/d'
 }
 
 # unsaid ROOT: the lines of stdin that its code does not have.
