@@ -76,9 +76,9 @@ static void put_gain(struct table *t, const struct trial *a)
 static void put_trial(struct table *t, const struct comm *c, const struct member *b, size_t i)
 {
     const struct trial *a = &b->trials.at[i];
-    char site[TRIAL_SITE], ms[TRIAL_MS], list[LIST];
+    char site[CALL_SITE], ms[TRIAL_MS], list[LIST];
     table_cell(t, "%s", c->name);
-    table_cell(t, "%s", report_trial_site(site, b, a->number));
+    table_cell(t, "%s", report_trial_site(site, c, b, a->number));
     put_gemm(t, a);
     table_cell(t, "%" PRIu64 ", %s%s", a->calls, a->clock ? a->clock : "not told", a->duel ? ", duel" : "");
     table_cell(t, "%s", report_trial_ms(ms, a->ring_ms));
@@ -149,7 +149,7 @@ static void say_all_duels(struct shown *s)
 void report_trials(struct report *r)
 {
     static const struct column columns[] = {{"communicator", false, false},
-                                            {"shard of a rank", false, true},
+                                            {"call site", false, true},
                                             {"GEMM: m, n, k, ops, types", false, true},
                                             {"calls, clock", false, true},
                                             {"ring", true, false},

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Call sites whose ways are tried, and their times, in words. */
+#include <inttypes.h>
 #include "tools/report/report.h"
 
 void report_each_member(const struct report *r, report_member_fn fn, void *ctx)
@@ -30,21 +31,28 @@ static void put_letter(char *buf, size_t size, size_t n)
         snprintf(buf, size, " (%zu)", n + 1);
 }
 
-const char *report_trial_site(char *buf, const struct member *b, uint32_t number)
+const char *report_call_site(char *buf, const struct comm *c, uint32_t number)
 {
-    const struct trial_site *s = &b->trial_sites.at[number];
+    const struct call_site *s = &c->sites.at[number];
     char bytes[FORM_ROOM], letter[FORM_ROOM] = "";
-    size_t before = 0, all = 0;
-    for (size_t i = 0; i < b->trial_sites.n; i++)
-        if (b->trial_sites.at[i].shard == s->shard && b->trial_sites.at[i].op == s->op) {
-            before += i < number;
-            all++;
-        }
-    if (all > 1)
-        put_letter(letter, sizeof letter, before);
-    const bool gather = s->op == SLR_ALL_GATHER;
-    snprintf(buf, TRIAL_SITE, "%s%s%s%s", form_bytes(bytes, (double)s->shard), letter, gather ? "" : ", ",
-             gather ? "" : slr_collectives[s->op].words);
+    if (c->sites.at[s->first].alike > 1)
+        put_letter(letter, sizeof letter, s->nth);
+    snprintf(buf, CALL_SITE, "%s, %s%s", slr_collectives[s->what.op].words, form_bytes(bytes, (double)s->what.shard),
+             letter);
+    return buf;
+}
+
+const char *report_trial_site(char *buf, const struct comm *c, const struct member *b, uint32_t number)
+{
+    return report_call_site(buf, c, b->call_sites.at[number]);
+}
+
+const char *site_label(const struct sites *s, size_t i, char *buf, size_t size)
+{
+    const struct site *t = &s->list.at[i];
+    char name[CALL_SITE];
+    snprintf(buf, size, "#%" PRIu32 ": %s", call_site_number(s, t->comm, t->number),
+             report_call_site(name, &s->m->comms.at[t->comm], t->number));
     return buf;
 }
 

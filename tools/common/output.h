@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A file that a tool writes: all of it or nothing. It is written beside its place, under a name of its own, and renamed
+ * when it is whole; what stands there already, and where nothing can be renamed (a device, a pipe), is written to as it is.
+ * Links are followed. */
+#ifndef SLR_TOOLS_OUTPUT_H
+#define SLR_TOOLS_OUTPUT_H
+
+#include <stdbool.h>
+#include <stdio.h>
+
+struct output {
+    FILE *to;
+    const char *path; /* the caller's, also while it is open */
+    char *place, *temporary;
+};
+
+/* "-": stdout. False, with a message, when it can not be written. */
+bool output_open(struct output *o, const char *path);
+/* Says how much has been written where, but to stdout. False, with a message, when not everything could be. */
+bool output_close(struct output *o);
+
+#endif

@@ -1,0 +1,323 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The call sites of all collectives, a row each: how many calls, which way they go and why, and what that takes. */
+#include <inttypes.h>
+#include <string.h>
+#include "base/reason.h"
+#include "tools/report/report.h"
+
+enum { ROWS_SHOWN = 40, WHY = 400 };
+
+/* Of a call site. Times are of its traced calls of the ring, on all ranks. */
+struct call {
+    uint32_t comm, site;
+    const struct member *teller;
+    const struct site_way *way; /* NULL: not told */
+    struct times time;
+    double time_sum, hidden_sum;
+    uint64_t seen;          /* calls of one rank, as far as lines show them */
+    struct tallies reasons; /* why calls went as they did; n is of no meaning */
+    struct slr_names callers;
+};
+VEC_TYPE(calls, struct call);
+
+static const struct call_site *site_of(const struct report *r, const struct call *c)
+{
+    return &r->m->comms.at[c->comm].sites.at[c->site];
+}
+
+/* ---- what lines say of it ---- */
+
+static void add_traced(struct call *c, const struct gather *at, size_t n, uint64_t *calls)
+{
+    for (size_t i = 0; i < n; i++) {
+        const struct gather *g = &at[i];
+        const int64_t time = g->end - g->begin;
+        if (g->site != c->site)
+            continue;
+        ++*calls;
+        tally(&c->reasons, g->reason, 1);
+        if (g->pass)
+            continue;
+        vec_push(&c->time, time);
+        c->time_sum += (double)time;
+        c->hidden_sum += g->exposed < time ? (double)(time - g->exposed) : 0;
+    }
+}
+
+static void add_shapes(struct call *c, const struct trial_site *what, const struct shape *at, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if ((at[i].event == E_SUBSTITUTE || at[i].event == E_PASS) && at[i].op == what->op &&
+            at[i].shard == what->shard)
+            tally(&c->reasons, at[i].reason, 1);
+}
+
+static void add_member(struct call *c, const struct trial_site *what, const struct member *b)
+{
+    uint64_t calls = 0;
+    if (what->op == SLR_ALL_GATHER)
+        add_traced(c, b->gathers.at, b->gathers.n, &calls);
+    else
+        add_traced(c, b->scatters.at, b->scatters.n, &calls);
+    c->seen = calls > c->seen ? calls : c->seen;
+    add_shapes(c, what, b->shapes.at, b->shapes.n);
+    add_shapes(c, what, b->scatter_shapes.at, b->scatter_shapes.n);
+    for (size_t i = 0; i < b->ways.n; i++)
+        if (b->call_sites.at[b->ways.at[i].number] == c->site) {
+            c->way = &b->ways.at[i];
+            c->teller = b;
+        }
+}
+
+static bool is_here(const void *what, const struct caller *one)
+{
+    return one->call && one->site == ((const struct call *)what)->site;
+}
+
+static bool is_alike(const void *what, const struct caller *one)
+{
+    const struct trial_site *s = what;
+    return one->call == 0 && one->op == s->op && one->shard == s->shard;
+}
+
+static void fill(const struct report *r, struct call *c)
+{
+    const struct comm *comm = &r->m->comms.at[c->comm];
+    const struct trial_site *what = &site_of(r, c)->what;
+    for (size_t i = 0; i < comm->members.n; i++)
+        add_member(c, what, &r->m->members.at[comm->members.at[i]]);
+    for (size_t i = 0; i < r->sites.list.n && what->op == SLR_ALL_GATHER; i++) {
+        const struct site *s = &r->sites.list.at[i];
+        if (s->comm == c->comm && s->number == c->site && !s->pass)
+            c->seen = s->calls > c->seen ? s->calls : c->seen;
+    }
+    comm_callers(r->m, c->comm, is_here, c, &c->callers);
+    if (c->callers.count == 0)
+        comm_callers(r->m, c->comm, is_alike, what, &c->callers);
+}
+
+static void find(const struct report *r, struct calls *all)
+{
+    for (size_t i = 0; i < r->run->comms.n; i++) {
+        const struct comm *c = &r->m->comms.at[r->run->comms.at[i]];
+        const size_t first = all->n;
+        for (uint32_t k = 0; k < c->sites.n; k++)
+            vec_add(all);
+        for (uint32_t k = 0; k < c->sites.n; k++)
+            all->at[first + c->sites.at[k].order] = (struct call){.comm = r->run->comms.at[i], .site = k};
+    }
+    for (size_t i = 0; i < all->n && i < ROWS_SHOWN; i++)
+        fill(r, &all->at[i]);
+}
+
+static void release(struct calls *all)
+{
+    for (size_t i = 0; i < all->n; i++) {
+        vec_free(&all->at[i].time);
+        vec_free(&all->at[i].reasons);
+        slr_names_close(&all->at[i].callers);
+    }
+    vec_free(all);
+}
+
+/* ---- its row ---- */
+
+static bool is_one(const char *reason, enum slr_reason which)
+{
+    return strcmp(reason, slr_reason_name(which)) == 0;
+}
+
+static bool has(const struct call *c, enum slr_reason which)
+{
+    for (size_t i = 0; i < c->reasons.n; i++)
+        if (is_one(c->reasons.at[i].reason, which))
+            return true;
+    return false;
+}
+
+/* Of the way that a site goes while, and because, its ways are compared. */
+static bool is_of_trials(const char *reason)
+{
+    return is_one(reason, SLR_R_RING) || is_one(reason, SLR_R_GRAPH) || is_one(reason, SLR_R_TRIAL) ||
+           is_one(reason, SLR_R_MEASURED) || is_one(reason, SLR_R_SCATTER_UNTRIED);
+}
+
+/* What the reason means, without what it says in brackets or behind a colon. */
+static void add_meaning(char *why, const char *reason)
+{
+    const char *meaning = reason_meaning(reason);
+    const size_t len = strlen(why), most = meaning ? strcspn(meaning, "(:;") : 0;
+    int n = (int)(most && meaning[most - 1] == ' ' ? most - 1 : most);
+    if (meaning)
+        snprintf(why + len, WHY - len, "%s%.*s", len ? "; some: " : "", n, meaning);
+    else
+        snprintf(why + len, WHY - len, "%s%.60s", len ? "; some: " : "", reason);
+}
+
+static void put_measured(char *why, const struct call *c)
+{
+    char ring[TRIAL_MS], nccl[TRIAL_MS];
+    double over_ring, by_nccl;
+    if (!report_way_times(c->teller, c->way, &over_ring, &by_nccl))
+        snprintf(why, WHY, "measured");
+    else
+        snprintf(why, WHY, "measured: NCCL %s, ring %s ms", report_trial_ms(nccl, by_nccl),
+                 report_trial_ms(ring, over_ring));
+}
+
+static void put_why(struct table *t, const struct call *c)
+{
+    static const char *const words[][2] = {{"program", "measured by what the program takes"},
+                                           {"known", "a rule of the tune file"},
+                                           {"unmeasured", "too few calls to compare ring and NCCL"}};
+    char why[WHY] = "";
+    if (c->way && strcmp(c->way->reason, "measured") == 0)
+        put_measured(why, c);
+    for (size_t i = 0; i < sizeof words / sizeof *words && c->way; i++)
+        if (strcmp(c->way->reason, words[i][0]) == 0)
+            snprintf(why, sizeof why, "%s", words[i][1]);
+    for (size_t i = 0; i < c->reasons.n; i++)
+        if (!is_of_trials(c->reasons.at[i].reason))
+            add_meaning(why, c->reasons.at[i].reason);
+    if (!*why && has(c, SLR_R_SCATTER_UNTRIED))
+        add_meaning(why, slr_reason_name(SLR_R_SCATTER_UNTRIED));
+    if (has(c, SLR_R_GRAPH))
+        snprintf(why + strlen(why), WHY - strlen(why), "%sin CUDA graphs", *why ? "; " : "");
+    table_cell(t, "%s", *why ? why : "not compared");
+}
+
+/* Where most of its calls go, as far as that is known. */
+static const char *way_of(const struct call *c)
+{
+    const bool ring = has(c, SLR_R_RING) || has(c, SLR_R_GRAPH);
+    bool nccl = false;
+    if (c->way)
+        return c->way->nccl ? "NCCL" : "ring";
+    for (size_t i = 0; i < c->reasons.n; i++)
+        nccl |= !is_one(c->reasons.at[i].reason, SLR_R_RING) && !is_one(c->reasons.at[i].reason, SLR_R_GRAPH);
+    return ring ? nccl ? "both" : "ring" : nccl ? "NCCL" : "-";
+}
+
+/* How the GEMM goes by the trials that count: one word for all of the site's GEMMs, or how many there are. */
+static void put_gemm(struct table *t, const struct report *r, const struct call *c)
+{
+    const struct trial_site *what = &site_of(r, c)->what;
+    uint64_t least = UINT64_MAX, most = 0, gemms = 0;
+    for (size_t i = 0; c->teller && i < c->teller->trials.n; i++) {
+        const struct trial *a = &c->teller->trials.at[i];
+        if (c->teller->call_sites.at[a->number] != c->site || a->nccl || a->open || a->m == 0)
+            continue;
+        gemms++;
+        least = a->parts < least ? a->parts : least;
+        most = a->parts > most ? a->parts : most;
+    }
+    for (size_t i = 0; i < r->sites.list.n && !c->teller && what->op == SLR_ALL_GATHER; i++) {
+        const struct site *s = &r->sites.list.at[i];
+        if (s->comm == c->comm && s->number == c->site && !s->pass && (s->parts || s->fused)) {
+            gemms = 1;
+            least = most = s->parts ? s->parts : s->fused->parts;
+        }
+    }
+    if (gemms == 0)
+        table_cell(t, "-");
+    else if (most == 0)
+        table_cell(t, "in parts");
+    else if (most == 1)
+        table_cell(t, least == 1 ? "whole" : "whole or in parts");
+    else if (least == most)
+        table_cell(t, "in %" PRIu64 " parts", most);
+    else
+        table_cell(t, "in up to %" PRIu64 " parts", most);
+}
+
+static void put_gain(struct table *t, const struct call *c)
+{
+    double ring, nccl;
+    if (c->way && !c->way->nccl && report_way_times(c->teller, c->way, &ring, &nccl))
+        table_cell(t, "%.0f%%", 100 * (1 - ring / nccl));
+    else
+        table_cell(t, "-");
+}
+
+static void put_row(struct table *t, const struct report *r, struct call *c, bool comms, bool traced)
+{
+    char name[CALL_SITE], buf[2][FORM_ROOM];
+    const uint64_t calls = c->way ? c->way->calls : c->seen;
+    table_cell(t, "#%" PRIu32 ": %s", call_site_number(&r->sites, c->comm, c->site),
+               report_call_site(name, &r->m->comms.at[c->comm], c->site));
+    if (comms)
+        table_cell(t, "%s", r->m->comms.at[c->comm].name);
+    table_cell(t, "%s", calls ? form_count(buf[0], calls) : "-");
+    table_cell(t, "%s", way_of(c));
+    put_why(t, c);
+    put_gemm(t, r, c);
+    put_gain(t, c);
+    if (!traced)
+        return;
+    table_cell(t, "%s", c->time.n ? form_time(buf[0], (double)percentile(&c->time, 50)) : "-");
+    table_cell(t, "%s", form_share(buf[1], overlap_of(c->hidden_sum, c->time_sum)));
+}
+
+static size_t choose(struct column *columns, bool comms, bool traced)
+{
+    static const struct column all[] = {{"call site", false, false}, {"communicator", false, false},
+                                        {"calls", true, false},     {"goes", false, false},
+                                        {"why", false, true},       {"GEMM", false, true},
+                                        {"less", true, false},      {"median", true, false},
+                                        {"hidden", true, false}};
+    size_t n = 0;
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        if ((i != 1 || comms) && (i < 7 || traced))
+            columns[n++] = all[i];
+    return n;
+}
+
+static void put_table(struct report *r, struct calls *all)
+{
+    struct column columns[9];
+    const size_t n = all->n < ROWS_SHOWN ? all->n : ROWS_SHOWN;
+    bool comms = false, traced = false;
+    for (size_t i = 0; i < n; i++) {
+        comms |= r->details && all->at[i].comm != all->at[0].comm;
+        traced |= all->at[i].time.n > 0;
+    }
+    struct table t = {.columns = columns, .n = choose(columns, comms, traced)};
+    for (size_t i = 0; i < n; i++)
+        put_row(&t, r, &all->at[i], comms, traced);
+    out_say(r->o,
+            "A call site is a collective of one size (bytes of one rank) that comes behind the same calls; a letter "
+            "tells those of one size apart. calls: of one rank. GEMM: how the one goes that reads what was gathered, "
+            "or computes what is sent. less: of NCCL's time, as measured.%s",
+            traced ? " median: of the calls over the ring that were traced; hidden: the share of their time in which "
+                     "the program's streams worked."
+                   : "");
+    out_table(r->o, &t);
+    if (n < all->n)
+        out_say(r->o, "%zu more are not listed.", all->n - n);
+}
+
+static void put_callers(struct report *r, const struct calls *all)
+{
+    struct table t = {.columns = caller_columns, .n = 2};
+    for (size_t i = 0; i < all->n && i < ROWS_SHOWN; i++) {
+        const struct call *c = &all->at[i];
+        char label[CALL_SITE + 16], name[CALL_SITE];
+        snprintf(label, sizeof label, "#%" PRIu32 ": %s", call_site_number(&r->sites, c->comm, c->site),
+                 report_call_site(name, &r->m->comms.at[c->comm], c->site));
+        report_caller_rows(&t, label, &c->callers);
+    }
+    report_callers(r, &t);
+}
+
+void report_calls(struct report *r)
+{
+    struct calls all = {0};
+    find(r, &all);
+    out_section(r->o, "sites", "Call sites");
+    if (all.n == 0)
+        out_say(r->o, "No all-gather, reduce-scatter or all-reduce in these logs.");
+    else
+        put_table(r, &all);
+    put_callers(r, &all);
+    release(&all);
+}
