@@ -32,7 +32,7 @@ figures() {
     python3 "$here/make_logs.py" "$dir/graphs" --graphs
     python3 "$here/check_figures.py" "${tools[@]}" --want-fused --want-arrows --twice "$dir/even"
     python3 "$here/check_figures.py" "${tools[@]}" --want-fused --want-arrows "$dir/graphs"
-    "$SLIPRING_REPORT" "$dir/graphs" >"$dir/text"
+    "$SLIPRING_REPORT" --details "$dir/graphs" >"$dir/text"
     has "$dir/text" "^  graph  .*CUDA graph"
     python3 "$here/check_figures.py" "${tools[@]}" --want-fused --want-arrows "$dir/slow"
     "$SLIPRING_REPORT" "$dir/slow" >"$dir/text"
@@ -301,7 +301,7 @@ record_scatters() {
     # Replays have times, too.
     LD_LIBRARY_PATH="$SOFTGPU_DIR${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}" "$LAUNCHER" run --lib "$SLIPRING_LIB" --set min_bytes=0 \
         --set slot_bytes=64K --set flop_per_byte=0 --set reduce_scatter=always --record "$dir/graphs" -- "$SCATTER" graph-bf16 2 >"$dir/out"
-    "$SLIPRING_REPORT" "$dir/graphs" >"$dir/text"
+    "$SLIPRING_REPORT" --details "$dir/graphs" >"$dir/text"
     has "$dir/text" "ring and graph" "30, 2[0-9] fused" # 15 on each rank, 8 of them replays
     # Numbered with the gathers, they are part of what repeats, and no call site of a gather.
     LD_LIBRARY_PATH="$SOFTGPU_DIR${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}" "$LAUNCHER" run --lib "$SLIPRING_LIB" --set min_bytes=0 --set alloc_min=4K \
@@ -327,7 +327,7 @@ record_reduces() {
     has "$dir/text" "^  All-reduces  *36 calls of all ranks; 36 moved" "^36 all-reduces of all ranks, 36 of them over the ring\. 30 " "^Nothing is missing\."
     ! grep -q "Of those moved\|Overlap reached" "$dir/text" || fail "figures of gathers, without one"
     has "$dir/page" "all-reduce, fused" ">copy<"
-    "$SLIPRING_REPORT" "$dir/graphs" >"$dir/text"
+    "$SLIPRING_REPORT" --details "$dir/graphs" >"$dir/text"
     has "$dir/text" "all-reduce .*ring and graph"
     "$SLIPRING_REPORT" "$dir/tried" >"$dir/text"
     has "$dir/text" "16 KiB, all-reduce  "

@@ -124,7 +124,7 @@ struct call_site {
     struct trial_site what;
     uint32_t first;      /* the size's first one */
     uint32_t nth, alike; /* its number among those of its size, from 0; of the first: how many these are */
-    uint32_t order;      /* its place among the communicator's, by collective, size and number */
+    uint32_t order;      /* its place among the communicator's, by collective, size (the largest first) and number */
 };
 
 /* The ways of a site, tried with one GEMM or with none: line tried. Times are ms, 0: none. */
@@ -194,7 +194,7 @@ struct member {
     VEC(struct duel) duels;    /* likewise */
     VEC(struct site_way) ways; /* one for each site, by its number */
     VEC(struct trial_site)
-    trial_sites; /* of trials and ways, by their number: of each size in the order of its first line */
+    trial_sites;              /* of trials and ways, by their number: of each size in the order of its first line */
     VEC(uint32_t) call_sites; /* what these are of the communicator's */
 };
 

@@ -123,7 +123,8 @@ static int by_size(const void *x, const void *y)
 {
     const struct call_site *a = &ordering->sites.at[*(const uint32_t *)x],
                            *b = &ordering->sites.at[*(const uint32_t *)y];
-    const uint64_t ka[] = {a->what.op, a->what.shard, a->nth}, kb[] = {b->what.op, b->what.shard, b->nth};
+    const uint64_t ka[] = {a->what.op, UINT64_MAX - a->what.shard, a->nth},
+                   kb[] = {b->what.op, UINT64_MAX - b->what.shard, b->nth};
     for (size_t i = 0; i < sizeof ka / sizeof *ka; i++)
         if (ka[i] != kb[i])
             return ka[i] < kb[i] ? -1 : 1;

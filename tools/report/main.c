@@ -25,7 +25,9 @@ static struct report_form form_of(const struct options *o, enum out_form form, F
     return (struct report_form){.form = form,
                                 .bold = form == OUT_TEXT && isatty(fileno(to)) && !(plain && *plain),
                                 .details = o->details,
-                                .width = wide >= OUT_WIDTH_LEAST ? wide : wide ? OUT_WIDTH_LEAST : OUT_WIDTH};
+                                .width = wide >= OUT_WIDTH_LEAST ? wide
+                                         : wide                  ? OUT_WIDTH_LEAST
+                                                                 : OUT_WIDTH};
 }
 
 static bool write_one(struct input *in, const struct options *o, const char *path, enum out_form form)

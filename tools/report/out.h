@@ -32,6 +32,7 @@ struct out {
     bool bold;                /* text: on a terminal */
     unsigned width;           /* text: columns; 0: OUT_WIDTH */
     unsigned items;           /* HTML: a list is open */
+    const char *section;      /* HTML: id of its heading; NULL: the head */
 };
 
 enum { OUT_WIDTH = 100, OUT_WIDTH_LEAST = 40 }; /* columns of the text form */

@@ -152,6 +152,7 @@ void html_end(struct out *o)
 
 void html_section(struct out *o, const char *id, const char *title)
 {
+    o->section = id;
     fprintf(o->to, "<h2 id=\"%s\">", id);
     html_text(o->to, title);
     fputs("</h2>\n", o->to);
@@ -181,7 +182,8 @@ static void put_cell(struct out *o, const struct column *c, const char *text, bo
 void html_table(struct out *o, const struct table *t)
 {
     bool facts = !t->columns[0].title[0];
-    fprintf(o->to, "<div class=\"box%s\" tabindex=\"0\"><table>\n", facts ? " glance" : "");
+    fprintf(o->to, "<div class=\"box%s\" tabindex=\"0\" role=\"region\" aria-label%s=\"%s\"><table>\n",
+            facts ? " glance" : "", o->section ? "ledby" : "", o->section ? o->section : "At a glance");
     if (!facts)
         put_head(o, t);
     fputs("<tbody>\n", o->to);

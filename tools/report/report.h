@@ -102,6 +102,9 @@ double report_trial_ring(const struct trial *t);
 /* report_ways.c: ms of a call of the site, and of its GEMM, over the ring as it was chosen and by NCCL. False: not told. */
 bool report_way_times(const struct member *b, const struct site_way *w, double *ring, double *nccl);
 
+/* What a reason means, without what its meaning has in brackets or behind a colon; the name where it is not known. */
+const char *report_reason_words(char *buf, size_t size, const char *reason);
+
 /* report_callers.c. Who makes a site's calls: rows of a table with the columns `caller_columns`; nothing when it is not told. */
 extern const struct column caller_columns[2];
 void report_caller_rows(struct table *t, const char *site, const struct slr_names *names);

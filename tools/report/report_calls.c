@@ -142,16 +142,11 @@ static bool is_of_trials(const char *reason)
            is_one(reason, SLR_R_MEASURED) || is_one(reason, SLR_R_SCATTER_UNTRIED);
 }
 
-/* What the reason means, without what it says in brackets or behind a colon. */
-static void add_meaning(char *why, const char *reason)
+static void add_reason(char *why, const char *reason)
 {
-    const char *meaning = reason_meaning(reason);
-    const size_t len = strlen(why), most = meaning ? strcspn(meaning, "(:;") : 0;
-    int n = (int)(most && meaning[most - 1] == ' ' ? most - 1 : most);
-    if (meaning)
-        snprintf(why + len, WHY - len, "%s%.*s", len ? "; some: " : "", n, meaning);
-    else
-        snprintf(why + len, WHY - len, "%s%.60s", len ? "; some: " : "", reason);
+    const size_t len = strlen(why);
+    char words[WHY];
+    snprintf(why + len, WHY - len, "%s%s", len ? "; some: " : "", report_reason_words(words, sizeof words, reason));
 }
 
 static void put_measured(char *why, const struct call *c)
@@ -178,9 +173,9 @@ static void put_why(struct table *t, const struct call *c)
             snprintf(why, sizeof why, "%s", words[i][1]);
     for (size_t i = 0; i < c->reasons.n; i++)
         if (!is_of_trials(c->reasons.at[i].reason))
-            add_meaning(why, c->reasons.at[i].reason);
+            add_reason(why, c->reasons.at[i].reason);
     if (!*why && has(c, SLR_R_SCATTER_UNTRIED))
-        add_meaning(why, slr_reason_name(SLR_R_SCATTER_UNTRIED));
+        snprintf(why, sizeof why, "too few calls to compare ring and NCCL, or SLIPRING_TRIALS=0");
     if (has(c, SLR_R_GRAPH))
         snprintf(why + strlen(why), WHY - strlen(why), "%sin CUDA graphs", *why ? "; " : "");
     table_cell(t, "%s", *why ? why : "not compared");
@@ -247,7 +242,7 @@ static void put_row(struct table *t, const struct report *r, struct call *c, boo
                report_call_site(name, &r->m->comms.at[c->comm], c->site));
     if (comms)
         table_cell(t, "%s", r->m->comms.at[c->comm].name);
-    table_cell(t, "%s", calls ? form_count(buf[0], calls) : "-");
+    table_cell(t, "%s", c->way || calls ? form_count(buf[0], calls) : "-");
     table_cell(t, "%s", way_of(c));
     put_why(t, c);
     put_gemm(t, r, c);
@@ -260,11 +255,10 @@ static void put_row(struct table *t, const struct report *r, struct call *c, boo
 
 static size_t choose(struct column *columns, bool comms, bool traced)
 {
-    static const struct column all[] = {{"call site", false, false}, {"communicator", false, false},
-                                        {"calls", true, false},     {"goes", false, false},
-                                        {"why", false, true},       {"GEMM", false, true},
-                                        {"less", true, false},      {"median", true, false},
-                                        {"hidden", true, false}};
+    static const struct column all[] = {
+        {"call site", false, false}, {"communicator", false, false}, {"calls", true, false},
+        {"goes", false, false},      {"why", false, true},           {"GEMM", false, true},
+        {"less", true, false},       {"median", true, false},        {"hidden", true, false}};
     size_t n = 0;
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         if ((i != 1 || comms) && (i < 7 || traced))

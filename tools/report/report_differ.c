@@ -5,13 +5,15 @@
 #include <string.h>
 #include "tools/report/report.h"
 
+enum { ROWS_SHOWN = 10 }; /* without --details */
+
 /* What a member's communicator line says, as one text. */
 static void decision_of(char *buf, size_t size, const struct member *b)
 {
     snprintf(buf, size, "%s%s%.60s",
              b->ring     ? "ring"
              : b->reason ? "NCCL"
-                         : "not told",
+                         : "not known",
              b->reason ? ": " : "", b->reason ? b->reason : "");
 }
 
@@ -106,6 +108,19 @@ static void differ_symmetry(struct report *r, struct table *t)
     vec_free(&list);
 }
 
+/* The table, or its first rows. */
+static void cut(struct report *r, struct table *t)
+{
+    const size_t rows = t->cells.n / t->n;
+    for (size_t i = ROWS_SHOWN * t->n; i < t->cells.n && !r->details; i++)
+        free(t->cells.at[i]);
+    if (!r->details && rows > ROWS_SHOWN)
+        t->cells.n = ROWS_SHOWN * t->n;
+    out_table(r->o, t);
+    if (!r->details && rows > ROWS_SHOWN)
+        out_say(r->o, "%zu more rows: `--details`.", rows - ROWS_SHOWN);
+}
+
 void report_differences(struct report *r)
 {
     static const struct column columns[] = {{"rank", false, true},
@@ -128,5 +143,5 @@ void report_differences(struct report *r)
             r->o,
             "No rank is away from the others: decisions, reasons, counts and symmetry are equal, and medians of times "
             "lie within 25%% of the others'.");
-    out_table(r->o, &t);
+    cut(r, &t);
 }

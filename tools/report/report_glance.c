@@ -93,12 +93,13 @@ static void put_gathers(struct report *r, struct table *t)
     if (!report_has_summary(r) && calls == 0)
         return;
     row(t, "All-gathers");
-    table_cell(t, "%s%.0f calls of all ranks, %s gathered; %.0f over the ring, %.0f by NCCL",
-               report_least(r), calls, form_bytes(bytes, report_sum(r, F_BYTES)), moved, report_sum(r, F_PASSED));
+    table_cell(t, "%s%.0f calls of all ranks, %s gathered; %.0f over the ring, %.0f by NCCL", report_least(r), calls,
+               form_bytes(bytes, report_sum(r, F_BYTES)), moved, report_sum(r, F_PASSED));
     if (calls == 0)
         return;
     row(t, "Over the ring");
-    table_cell(t, "%.0f fused with their GEMM, which ran in parts (%.0f); %.0f times a stream waited for all of a gather",
+    table_cell(t,
+               "%.0f fused with their GEMM, which ran in parts (%.0f); %.0f times a stream waited for all of a gather",
                report_sum(r, F_FUSED), report_sum(r, F_GEMM_CHUNKS), report_sum(r, F_JOINED));
     row(t, "Peers got shards");
     table_cell(t, "%.0f times from where they lie, %.0f times copied first, %.0f times written into their buffer",
@@ -118,8 +119,8 @@ static void put_reductions(struct report *r, struct table *t, const char *name, 
         snprintf(traced, sizeof traced, "; of %s in %" PRIu64 " that were traced, %s were hidden",
                  form_time(time, n.time), n.traced, form_time(hidden, n.hidden));
     row(t, name);
-    table_cell(t, "%s%.0f calls of all ranks; %.0f over the ring, %.0f by NCCL%s", report_least(r), calls,
-               moved, calls - moved, traced);
+    table_cell(t, "%s%.0f calls of all ranks; %.0f over the ring, %.0f by NCCL%s", report_least(r), calls, moved,
+               calls - moved, traced);
 }
 
 static void put_endless(struct report *r, struct table *t)
@@ -141,12 +142,13 @@ static void put_overlap(struct report *r, struct table *t)
         table_cell(t, "not known: no gather was traced (`slipring run --record DIR` traces all)");
         return;
     }
-    table_cell(t,
-               "%s: of %s in gathers over the ring, %s were hidden (all ranks together); streams stood still for %s, %s of it "
-               "before the last rank had reached the call",
-               form_share(share, overlap_of(r->sites.ring_hidden, r->sites.ring_time)),
-               form_time(time, r->sites.ring_time), form_time(hidden, r->sites.ring_hidden),
-               form_time(exposed, r->sites.ring_exposed), form_time(late, r->sites.ring_late));
+    table_cell(
+        t,
+        "%s: of %s in gathers over the ring, %s were hidden (all ranks together); streams stood still for %s, %s of it "
+        "before the last rank had reached the call",
+        form_share(share, overlap_of(r->sites.ring_hidden, r->sites.ring_time)), form_time(time, r->sites.ring_time),
+        form_time(hidden, r->sites.ring_hidden), form_time(exposed, r->sites.ring_exposed),
+        form_time(late, r->sites.ring_late));
     row(t, "A median gather");
     table_cell(t, "%s hidden; a fused one %s", form_share(share, (double)percentile(&r->sites.share, 50) / 1e4),
                r->sites.fused_share.n ? form_share(median, (double)percentile(&r->sites.fused_share, 50) / 1e4)
@@ -188,8 +190,7 @@ static void put_settings(struct report *r, struct table *t)
         if (every > 1)
             snprintf(each, sizeof each, "one of %" PRIu64 " calls", every);
         row(t, "Traced");
-        table_cell(t, "%s, %" PRIu64 " gather%s of all ranks", each, r->sites.traced,
-                   r->sites.traced == 1 ? "" : "s");
+        table_cell(t, "%s, %" PRIu64 " gather%s of all ranks", each, r->sites.traced, r->sites.traced == 1 ? "" : "s");
     }
     if (slot > 0) {
         row(t, "Staging slots");

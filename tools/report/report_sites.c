@@ -25,41 +25,30 @@ static void list_tally(char *buf, size_t size, const struct tallies *t)
     }
 }
 
-/* What is in its buffers, and which of its calls the row is about. */
-static void put_kind(struct table *t, const struct site *s)
-{
-    table_cell(t, "%s%s", s->dtype ? s->dtype : "-", s->mixed ? " (varies)" : s->in_place ? ", in place" : "");
-    table_cell(t, "%s%s", s->pass ? "NCCL: " : "ring", s->pass ? s->reason ? s->reason : "?" : "");
-}
-
 static void put_figures(struct table *t, const struct report *r, size_t i)
 {
     const struct site *s = &r->sites.list.at[i];
-    char buf[7][FORM_ROOM], label[CALL_SITE + 16];
-    double bytes = (double)s->shard * r->m->comms.at[s->comm].nranks * (double)s->calls;
+    char buf[6][FORM_ROOM], label[CALL_SITE + 16];
     table_cell(t, "%s", site_label(&r->sites, i, label, sizeof label));
-    put_kind(t, s);
+    table_cell(t, "%s%s", s->pass ? "NCCL: " : "ring", s->pass ? s->reason ? s->reason : "?" : "");
     table_cell(t, "%s", s->calls ? form_count(buf[0], s->calls) : "-");
-    table_cell(t, "%s", s->calls && s->shard ? form_bytes(buf[1], bytes) : "-");
     if (s->traced == 0) {
         for (int k = 0; k < 5; k++)
             table_cell(t, "-");
         return;
     }
-    table_cell(t, "%s", form_time(buf[2], (double)s->median));
-    table_cell(t, "%s", form_time(buf[3], (double)s->p90));
-    table_cell(t, "%s", form_time(buf[4], (double)s->exposed_median));
-    table_cell(t, "%s", form_time(buf[6], (double)s->late_median));
+    table_cell(t, "%s", form_time(buf[1], (double)s->median));
+    table_cell(t, "%s", form_time(buf[2], (double)s->p90));
+    table_cell(t, "%s", form_time(buf[3], (double)s->exposed_median));
+    table_cell(t, "%s", form_time(buf[4], (double)s->late_median));
     table_cell(t, "%s", form_share(buf[5], overlap_of(s->hidden_sum, s->time_sum)));
 }
 
 static void figures(struct report *r, const size_t *chosen, size_t n)
 {
-    static const struct column columns[] = {{"call site", false, true}, {"type", false, true},
-                                            {"went to", false, true},   {"calls", true, false},
-                                            {"gathered", true, false},  {"median", true, false},
-                                            {"p90", true, false},       {"exposed", true, false},
-                                            {"late", true, false},      {"overlap", true, false}};
+    static const struct column columns[] = {
+        {"call site", false, false}, {"went to", false, true}, {"calls", true, false}, {"median", true, false},
+        {"p90", true, false},        {"exposed", true, false}, {"late", true, false},  {"overlap", true, false}};
     struct table t = {.columns = columns, .n = sizeof columns / sizeof *columns};
     for (size_t i = 0; i < n; i++)
         put_figures(&t, r, chosen[i]);
@@ -152,6 +141,7 @@ static void put_decision(struct table *t, const struct report *r, size_t i)
         put_passed(t, s);
     else
         table_cell(t, "%s%s%s", made[s->made], *why ? ": " : "", why);
+    table_cell(t, "%s%s", s->dtype ? s->dtype : "-", s->mixed ? " (varies)" : s->in_place ? ", in place" : "");
     table_cell(t, "%s", gemm);
     table_cell(t, "%s", way);
     table_cell(t, "%s", symmetric);
@@ -159,12 +149,10 @@ static void put_decision(struct table *t, const struct report *r, size_t i)
 
 static void decisions(struct report *r, const size_t *chosen, size_t n)
 {
-    static const struct column columns[] = {{"call site", false, true},
-                                            {"decision: how it ended", false, true},
-                                            {"fused GEMM", false, true},
-                                            {"how peers get the shard", false, true},
-                                            {"buffers", false, true}};
-    struct table t = {.columns = columns, .n = 5};
+    static const struct column columns[] = {
+        {"call site", false, false}, {"decision: how it ended", false, true},  {"type", false, true},
+        {"fused GEMM", false, true}, {"how peers get the shard", false, true}, {"buffers", false, true}};
+    struct table t = {.columns = columns, .n = sizeof columns / sizeof *columns};
     for (size_t i = 0; i < n; i++)
         put_decision(&t, r, chosen[i]);
     out_table(r->o, &t);
@@ -174,7 +162,7 @@ static void decisions(struct report *r, const size_t *chosen, size_t n)
 static void endings(struct report *r, const size_t *chosen, size_t n)
 {
     static const struct column columns[] = {
-        {"call site", false, true},  {"ended", false, true},   {"gathers", true, false},       {"median", true, false},
+        {"call site", false, false}, {"ended", false, true},   {"gathers", true, false},       {"median", true, false},
         {"exposed", true, false},    {"overlap", true, false}, {"median overlap", true, false}};
     struct table t = {.columns = columns, .n = 7};
     for (size_t i = 0; i < n; i++) {
@@ -238,7 +226,7 @@ void report_sites(struct report *r)
                 "byte had arrived. exposed: how long the stream stood still for it, median. late: of that, until the "
                 "last rank had reached the call, median: waiting for a slow rank and not for data. overlap: 1 - "
                 "exposed / time, over all gathers. A stream can stand still longer than the gather takes, for peers "
-                "that still read this rank's shard; then nothing of it is hidden. Calls and bytes are one rank's.");
+                "that still read this rank's shard; then nothing of it is hidden. Calls are one rank's.");
     else
         out_say(r->o,
                 "Times are missing: these logs have no trace lines. Record them with `slipring run --record DIR`.");

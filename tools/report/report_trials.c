@@ -80,7 +80,7 @@ static void put_trial(struct table *t, const struct comm *c, const struct member
     table_cell(t, "%s", c->name);
     table_cell(t, "%s", report_trial_site(site, c, b, a->number));
     put_gemm(t, a);
-    table_cell(t, "%" PRIu64 ", %s%s", a->calls, a->clock ? a->clock : "not told", a->duel ? ", duel" : "");
+    table_cell(t, "%" PRIu64 ", %s%s", a->calls, a->clock ? a->clock : "not known", a->duel ? ", duel" : "");
     table_cell(t, "%s", report_trial_ms(ms, a->ring_ms));
     table_cell(t, "%s", report_trial_ms(ms, a->nccl_ms));
     table_cell(t, "%s", report_trial_ms(ms, report_trial_parts(a, 1)));
@@ -148,16 +148,11 @@ static void say_all_duels(struct shown *s)
 
 void report_trials(struct report *r)
 {
-    static const struct column columns[] = {{"communicator", false, false},
-                                            {"call site", false, true},
-                                            {"GEMM: m, n, k, ops, types", false, true},
-                                            {"calls, clock", false, true},
-                                            {"ring", true, false},
-                                            {"NCCL", true, false},
-                                            {"whole", true, false},
-                                            {"parts: time", false, true},
-                                            {"chosen", false, true},
-                                            {"less than NCCL", true, true}};
+    static const struct column columns[] = {
+        {"communicator", false, false}, {"call site", false, true},   {"GEMM: m, n, k, ops, types", false, true},
+        {"calls, clock", false, true},  {"ring", true, false},        {"NCCL", true, false},
+        {"whole", true, false},         {"parts: time", false, true}, {"chosen", false, true},
+        {"less than NCCL", true, true}};
     struct shown s = {.r = r, .table = {.columns = columns, .n = sizeof columns / sizeof *columns}};
     report_each_member(r, put_member, &s);
     if (s.trials + s.duels == 0)

@@ -143,8 +143,8 @@ static void put_member(void *ctx, const struct comm *c, const struct member *b)
 void report_ways(struct report *r)
 {
     static const struct column columns[] = {
-        {"communicator", false, false}, {"call site", false, true}, {"calls", true, false}, {"way", false, false},
-        {"why", false, true},           {"since: ring", true, false},     {"NCCL", true, false}};
+        {"communicator", false, false}, {"call site", false, true},   {"calls", true, false}, {"way", false, false},
+        {"why", false, true},           {"since: ring", true, false}, {"NCCL", true, false}};
     struct shown s = {.table = {.columns = columns, .n = sizeof columns / sizeof *columns}};
     report_each_member(r, put_member, &s);
     if (s.n == 0)

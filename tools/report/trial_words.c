@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Call sites whose ways are tried, and their times, in words. */
 #include <inttypes.h>
+#include <string.h>
 #include "tools/report/report.h"
 
 void report_each_member(const struct report *r, report_member_fn fn, void *ctx)
@@ -53,6 +54,16 @@ const char *site_label(const struct sites *s, size_t i, char *buf, size_t size)
     char name[CALL_SITE];
     snprintf(buf, size, "#%" PRIu32 ": %s", call_site_number(s, t->comm, t->number),
              report_call_site(name, &s->m->comms.at[t->comm], t->number));
+    return buf;
+}
+
+const char *report_reason_words(char *buf, size_t size, const char *reason)
+{
+    const char *words = reason_meaning(reason);
+    size_t n = words ? strcspn(words, "(:;") : 0;
+    while (n && words[n - 1] == ' ')
+        n--;
+    snprintf(buf, size, "%.*s", (int)(words ? n : strlen(reason)), words ? words : reason);
     return buf;
 }
 
