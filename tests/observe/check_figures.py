@@ -74,7 +74,7 @@ def name_sites(lines):
     for line in of:
         known, context = contexts[size_of(line)], line.get("context", "0")
         first = known and (context == "0" or line["event"] != "site_way" and context not in known and size_of(line) in told_ways)
-        if not first and known == ["0"] and context != "0" and line["event"] != "site_way":
+        if not first and known == ["0"] and context != "0" and not any(x["event"] in ("site_way", "tried") and size_of(x) == size_of(line) for x in of):
             known[0] = context
             for x in of:
                 x.update({"site": context} if x.get("site") == "0" and size_of(x) == size_of(line) else {})
@@ -214,14 +214,14 @@ def check_text(text, lines):
 
 
 def text_rows(table):
-    """Cells of a table whose first column is not broken; a column is parted from the next by two that are empty in all lines."""
+    """Cells of a table whose first column is not broken, or has numbers of call sites; a column is parted from the next by two that are empty in all lines."""
     width = max(map(len, table))
     empty = [all(l[i : i + 1].strip() == "" for l in table) for i in range(width)]
     bounds = [i for i in range(2, width) if empty[i - 2] and empty[i - 1] and not empty[i]]
-    rows = []
+    rows, begins = [], "#" if any(l.startswith("  #") for l in table) else ""
     for line in table:
         cells = [line[a:b].strip() for a, b in zip(bounds, bounds[1:] + [width])]
-        if cells[0]:
+        if not rows or (cells[0] and cells[0].startswith(begins)):
             rows.append(cells)
         else:
             rows[-1] = [" ".join(filter(None, x)) for x in zip(rows[-1], cells)]
@@ -232,6 +232,10 @@ def block(text, title):
     """The first table of a section."""
     lines = itertools.dropwhile(lambda l: not l.startswith("  "), section(text, title).split("\n"))
     return text_rows(list(itertools.takewhile(lambda l: l.startswith("  "), lines)))
+
+
+def communicators(text):
+    return [row[0] for row in block(text, "Communicators")[1:]]
 
 
 def one_gemm(a, b):
@@ -252,11 +256,11 @@ def chosen_of(line, before, behind):
 
 
 def check_tried_row(row, line, chosen):
-    comm, shard, gemm, calls, ring, nccl, whole, parts, shown, gain = row
+    site, gemm, calls, ring, nccl, whole, parts, shown, gain = row
     ways = {} if line["parts_ms"] == "none" else {int(k): float(v) for k, v in (x.split(":") for x in line["parts_ms"].split(","))}
     times = {int(k): float(v) for k, v in (x.split(":") for x in parts.split(", "))} if parts != "-" else {}
-    what = "tried %s %s: " % (shard, gemm)
-    check(comm == line["comm"] and shard == line["called"], what + "communicator or call site")
+    what = "tried %s %s: " % (site, gemm)
+    check(name_of(site) == line["called"], what + "call site")
     sizes = "%(m)d x %(n)d x %(k)d, " % line + ("batch %(batch)d, " % line if line["batch"] > 1 else "")
     check(gemm == (sizes + "%(trans)s, %(type)s, %%s %(gathered)s" % line % ("sent" if line.get("op") in WORDS else "gathered") if line["m"] else "no GEMM"), what + "not the GEMM %s" % line)
     check(calls == "%d, %s" % (line["calls"], line["clock"]) + ", duel" * (line["stage"] == "duel"), what + "calls %s" % calls)
@@ -320,7 +324,7 @@ def check_times_of_way(why, line, first, tried):
     size, whose = size_of(line), "its own times"
     rows = rows_of_choice(tried, size, line["site"], line["by"])
     if not rows and first is not line:
-        rows, whose = rows_of_choice(tried, size, first["site"], line["by"]), "times of " + re.escape(first["called"])
+        rows, whose = rows_of_choice(tried, size, first["site"], line["by"]), "times of #\\d+: " + re.escape(first["called"])
     if not rows:
         return check(why == "its own times, which these logs do not have", "way: why \"%s\", without a line" % why)
     m = re.match(whose + r"(?:, of (\d+) GEMMs by their calls)?: ring (\S+), NCCL (\S+)( ms)?$", why)
@@ -334,12 +338,12 @@ def check_ways(text, page, ways, tried):
     if not ways:
         return check("Which way call sites go" not in text and not page.rows["ways"], "a section of ways, without a line")
     head, *rows = block(text, "Which way call sites go")
-    check(head == ["communicator", "call site", "calls", "way", "why", "since: ring", "NCCL"], "way: columns %s" % head)
+    check(head == ["call site", "calls", "way", "why", "since: ring", "NCCL"], "way: columns %s" % head)
     check([head] + rows == page.rows["ways"], "way: text and page differ:\n%s\n%s" % ([head] + rows, page.rows["ways"]))
     check(len(rows) == len(ways), "way: %d rows, not %d" % (len(rows), len(ways)))
-    order = {comm: i for i, comm in enumerate(dict.fromkeys(row[0] for row in rows))}
-    for (comm, shard, calls, way, why, *since), line in zip(rows, sorted(ways, key=lambda x: order.get(x["comm"], -1))):
-        check(comm == line["comm"] and shard == line["called"], "way: site %s, not %s" % (shard, line))
+    order = communicators(text)
+    for (shard, calls, way, why, *since), line in zip(rows, sorted(ways, key=lambda x: order.index(x["comm"]))):
+        check(name_of(shard) == line["called"], "way: site %s, not %s" % (shard, line))
         check([int(calls), *map(int, since)] == [line["calls"], line["over_ring"], line["over_nccl"]], "way: calls of %s" % shard)
         check(way == {"ring": "ring", "nccl": "NCCL"}[line["by"]], "way: %s goes %s" % (shard, way))
         words = {"program": "what the program takes (duel)", "known": "rule of the tune file", "unmeasured": "not measured: as without trials"}
@@ -359,11 +363,10 @@ def check_tried(text, page, lines):
     if not tried:
         return
     head, *rows = block(text, "What was tried")
-    check(head[:2] == ["communicator", "call site"], "columns of what was tried: %s" % head)
+    check(head[:2] == ["call site", "GEMM: m, n, k, ops, types"], "columns of what was tried: %s" % head)
     check([head] + rows == page.rows["tried"], "text and page differ in what was tried:\n%s\n%s" % ([head] + rows, page.rows["tried"]))
     check(len(rows) == len(tried), "%d rows of what was tried, not %d" % (len(rows), len(tried)))
-    order = {comm: i for i, comm in enumerate(dict.fromkeys(row[0] for row in rows))}
-    tried.sort(key=lambda x: order.get(x["comm"], -1))
+    tried.sort(key=lambda x: communicators(text).index(x["comm"]))
     for i, (row, line) in enumerate(zip(rows, tried)):
         check_tried_row(row, line, chosen_of(line, tried[:i], tried[i + 1 :]))
     for reason in ("trial", "measured", "gemm_whole"):
@@ -490,7 +493,7 @@ def main():
         if options.twice:
             subprocess.run(["cp", "-r", options.folder, os.path.join(dir, "copy")], check=True)
             inputs.append(os.path.join(dir, "copy"))
-        text = run(options.report, "--details", "--html", page, "--text", "-", *inputs)
+        text = run(options.report, "--html", page, "--text", "-", "--details", *inputs)
         run(options.trace, "-o", trace, *inputs)
         if not failures:
             check_text(text, lines)

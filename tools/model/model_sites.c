@@ -18,7 +18,8 @@ struct row {
 struct book {
     struct comm *c;
     struct row *rows;
-    uint32_t told; /* sites, where all are told; then calls in other contexts are those of their size's first site */
+    uint32_t told; /* sites, of trials */
+    bool all;      /* these are all: calls in other contexts are those of their size's first site */
 };
 
 static const struct row *look_up(const struct book *b, const struct key *key)
@@ -57,9 +58,9 @@ static uint32_t site_of(struct book *b, enum slr_collective_id op, uint64_t shar
 {
     const struct key size = {op, shard, 0}, own = {op, shard, context};
     const struct row *first = look_up(b, &size), *found = look_up(b, &own);
-    if (found || (first && first->number < b->told))
+    if (found || (first && first->number < b->told && b->all))
         return found ? found->number : first->number;
-    if (!first || b->c->sites.at[first->number].what.context)
+    if (!first || first->number < b->told || b->c->sites.at[first->number].what.context)
         return add(b, &(struct trial_site){.shard = shard, .context = context, .op = op});
     b->c->sites.at[first->number].what.context = context;
     enter(b, &own, first->number);
@@ -72,11 +73,11 @@ static void add_told(struct book *b, const struct model *m)
     for (size_t i = 0; i < b->c->members.n && b->c->teller == MODEL_NONE; i++) {
         const struct member *q = &m->members.at[b->c->members.at[i]];
         for (size_t k = 0; k < q->trial_sites.n; k++) {
-            const struct trial_site *s = &q->trial_sites.at[k];
             b->c->teller = b->c->members.at[i];
-            site_of(b, s->op, s->shard, s->context);
+            add(b, &q->trial_sites.at[k]);
         }
-        b->told = q->ways.n ? (uint32_t)b->c->sites.n : 0;
+        b->told = (uint32_t)b->c->sites.n;
+        b->all = q->ways.n > 0;
     }
 }
 

@@ -375,7 +375,8 @@ static void sum_up(struct sites *s, struct site *t)
     t->p90 = percentile(&time, 90);
     t->exposed_median = percentile(&exposed, 50);
     t->late_median = percentile(&late, 50);
-    t->calls = t->traced > t->calls ? t->traced : t->calls;
+    const bool all = t->ranks.n && s->m->members.at[t->ranks.at[0].member].every == 1;
+    t->calls = all || t->traced > t->calls ? t->traced : t->calls;
     *(t->pass ? &s->pass_time : &s->ring_time) += t->time_sum;
     s->ring_exposed += t->pass ? 0 : t->exposed_sum;
     s->ring_late += t->pass ? 0 : late_sum;

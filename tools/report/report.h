@@ -87,11 +87,11 @@ void report_each_member(const struct report *r, report_member_fn fn, void *ctx);
 enum { TRIAL_MS = 32, CALL_SITE = 80 };
 /* Four digits that count: 0.1844, 1.844, 18.44; "-": there is none. Into TRIAL_MS bytes. */
 const char *report_trial_ms(char *buf, double ms);
-/* "all-gather, 16 MiB", "reduce-scatter, 16 MiB (b)": a letter where calls of one size are several sites. Into CALL_SITE
- * bytes. Of a communicator's, and of one that a member has told. */
-const char *report_call_site(char *buf, const struct comm *c, uint32_t number);
-const char *report_trial_site(char *buf, const struct comm *c, const struct member *b, uint32_t number);
-/* "#3: all-gather, 16 MiB (b)", of one of r->sites.list. */
+/* "#3: all-gather, 16 MiB", "#7: reduce-scatter, 16 MiB (b)": a letter where calls of one size are several sites. Into
+ * CALL_SITE bytes. Of a communicator's, and of one that a member has told. */
+const char *report_call_site(char *buf, const struct sites *s, uint32_t comm, uint32_t number);
+const char *report_trial_site(char *buf, const struct sites *s, const struct member *b, uint32_t number);
+/* The same of one of s->list. */
 const char *site_label(const struct sites *s, size_t i, char *buf, size_t size);
 /* One site, tried with one GEMM. */
 bool report_trials_alike(const struct trial *a, const struct trial *b);

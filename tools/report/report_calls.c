@@ -5,7 +5,7 @@
 #include "base/reason.h"
 #include "tools/report/report.h"
 
-enum { ROWS_SHOWN = 40, WHY = 400 };
+enum { ROWS_SHOWN = 24, ROWS_MOST = 400, WHY = 400 }; /* ROWS_MOST: with --details */
 
 /* Of a call site. Times are of its traced calls of the ring, on all ranks. */
 struct call {
@@ -106,17 +106,51 @@ static void find(const struct report *r, struct calls *all)
         for (uint32_t k = 0; k < c->sites.n; k++)
             all->at[first + c->sites.at[k].order] = (struct call){.comm = r->run->comms.at[i], .site = k};
     }
-    for (size_t i = 0; i < all->n && i < ROWS_SHOWN; i++)
+    for (size_t i = 0; i < all->n; i++)
         fill(r, &all->at[i]);
+}
+
+static void free_call(struct call *c)
+{
+    vec_free(&c->time);
+    vec_free(&c->reasons);
+    slr_names_close(&c->callers);
+}
+
+static uint64_t calls_of(const struct call *c)
+{
+    return c->way ? c->way->calls : c->seen;
+}
+
+/* Bytes of one rank, of all calls that are known of. */
+static double weight_of(const struct report *r, const struct call *c)
+{
+    const uint64_t calls = calls_of(c);
+    return (double)site_of(r, c)->what.shard * (double)(calls ? calls : 1);
+}
+
+/* Leaves those that move most, in their order. Returns how many are left out. */
+static size_t choose_calls(const struct report *r, struct calls *all)
+{
+    const size_t room = r->details ? ROWS_MOST : ROWS_SHOWN;
+    size_t left = 0;
+    while (all->n > room) {
+        size_t least = 0;
+        for (size_t i = 1; i < all->n; i++)
+            if (weight_of(r, &all->at[i]) < weight_of(r, &all->at[least]))
+                least = i;
+        free_call(&all->at[least]);
+        memmove(all->at + least, all->at + least + 1, (all->n - least - 1) * sizeof *all->at);
+        all->n--;
+        left++;
+    }
+    return left;
 }
 
 static void release(struct calls *all)
 {
-    for (size_t i = 0; i < all->n; i++) {
-        vec_free(&all->at[i].time);
-        vec_free(&all->at[i].reasons);
-        slr_names_close(&all->at[i].callers);
-    }
+    for (size_t i = 0; i < all->n; i++)
+        free_call(&all->at[i]);
     vec_free(all);
 }
 
@@ -237,9 +271,8 @@ static void put_gain(struct table *t, const struct call *c)
 static void put_row(struct table *t, const struct report *r, struct call *c, bool comms, bool traced)
 {
     char name[CALL_SITE], buf[2][FORM_ROOM];
-    const uint64_t calls = c->way ? c->way->calls : c->seen;
-    table_cell(t, "#%" PRIu32 ": %s", call_site_number(&r->sites, c->comm, c->site),
-               report_call_site(name, &r->m->comms.at[c->comm], c->site));
+    const uint64_t calls = calls_of(c);
+    table_cell(t, "%s", report_call_site(name, &r->sites, c->comm, c->site));
     if (comms)
         table_cell(t, "%s", r->m->comms.at[c->comm].name);
     table_cell(t, "%s", c->way || calls ? form_count(buf[0], calls) : "-");
@@ -266,17 +299,16 @@ static size_t choose(struct column *columns, bool comms, bool traced)
     return n;
 }
 
-static void put_table(struct report *r, struct calls *all)
+static void put_table(struct report *r, struct calls *all, size_t left)
 {
     struct column columns[9];
-    const size_t n = all->n < ROWS_SHOWN ? all->n : ROWS_SHOWN;
     bool comms = false, traced = false;
-    for (size_t i = 0; i < n; i++) {
+    for (size_t i = 0; i < all->n; i++) {
         comms |= r->details && all->at[i].comm != all->at[0].comm;
         traced |= all->at[i].time.n > 0;
     }
     struct table t = {.columns = columns, .n = choose(columns, comms, traced)};
-    for (size_t i = 0; i < n; i++)
+    for (size_t i = 0; i < all->n; i++)
         put_row(&t, r, &all->at[i], comms, traced);
     out_say(r->o,
             "A call site is a collective of one size (bytes of one rank) that comes behind the same calls; a letter "
@@ -286,19 +318,17 @@ static void put_table(struct report *r, struct calls *all)
                      "the program's streams worked."
                    : "");
     out_table(r->o, &t);
-    if (n < all->n)
-        out_say(r->o, "%zu more are not listed.", all->n - n);
+    if (left)
+        out_say(r->o, "%zu more, that move less, are not listed%s.", left, r->details ? "" : ": `--details`");
 }
 
 static void put_callers(struct report *r, const struct calls *all)
 {
     struct table t = {.columns = caller_columns, .n = 2};
-    for (size_t i = 0; i < all->n && i < ROWS_SHOWN; i++) {
+    for (size_t i = 0; i < all->n; i++) {
         const struct call *c = &all->at[i];
-        char label[CALL_SITE + 16], name[CALL_SITE];
-        snprintf(label, sizeof label, "#%" PRIu32 ": %s", call_site_number(&r->sites, c->comm, c->site),
-                 report_call_site(name, &r->m->comms.at[c->comm], c->site));
-        report_caller_rows(&t, label, &c->callers);
+        char name[CALL_SITE];
+        report_caller_rows(&t, report_call_site(name, &r->sites, c->comm, c->site), &c->callers);
     }
     report_callers(r, &t);
 }
@@ -307,11 +337,12 @@ void report_calls(struct report *r)
 {
     struct calls all = {0};
     find(r, &all);
+    const size_t left = choose_calls(r, &all);
     out_section(r->o, "sites", "Call sites");
     if (all.n == 0)
         out_say(r->o, "No all-gather, reduce-scatter or all-reduce in these logs.");
     else
-        put_table(r, &all);
+        put_table(r, &all, left);
     put_callers(r, &all);
     release(&all);
 }

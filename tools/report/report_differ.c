@@ -60,6 +60,7 @@ static const char *label_of_crank(const struct report *r, const struct comm *c, 
  * told. */
 struct away {
     const struct comm *comm;
+    uint32_t index; /* of that */
     const struct symmetry *first;
     size_t places;
 };
@@ -71,7 +72,7 @@ static bool alike(const struct symmetry *a, const struct symmetry *b)
            a->found.what == b->found.what && strcmp(a->buffer, b->buffer) == 0;
 }
 
-static void add_away(struct aways *list, const struct comm *c, const struct symmetry *y)
+static void add_away(struct aways *list, const struct comm *c, uint32_t index, const struct symmetry *y)
 {
     if (y->found.odd_rank < 0 || (uint32_t)y->found.odd_ranks >= c->nranks)
         return;
@@ -80,7 +81,7 @@ static void add_away(struct aways *list, const struct comm *c, const struct symm
             list->at[i].places++;
             return;
         }
-    vec_push(list, ((struct away){c, y, 1}));
+    vec_push(list, ((struct away){c, index, y, 1}));
 }
 
 static void differ_symmetry(struct report *r, struct table *t)
@@ -89,7 +90,7 @@ static void differ_symmetry(struct report *r, struct table *t)
     for (size_t i = 0; i < r->run->comms.n; i++) {
         const struct comm *c = &r->m->comms.at[r->run->comms.at[i]];
         for (size_t k = 0; k < c->symmetry.n; k++)
-            add_away(&list, c, &c->symmetry.at[k]);
+            add_away(&list, c, r->run->comms.at[i], &c->symmetry.at[k]);
     }
     for (size_t i = 0; i < list.n; i++) {
         const struct symmetry *y = list.at[i].first;
@@ -97,8 +98,9 @@ static void differ_symmetry(struct report *r, struct table *t)
         const bool known = y->found.value != y->found.expected;
         if (list.at[i].places > 1)
             snprintf(times, sizeof times, ", at %zu places of an iteration; the first", list.at[i].places);
-        snprintf(where, sizeof where, "%s",
-                 report_call_site(name, list.at[i].comm, comm_first_site(list.at[i].comm, y->op, y->shard)));
+        snprintf(
+            where, sizeof where, "%s",
+            report_call_site(name, &r->sites, list.at[i].index, comm_first_site(list.at[i].comm, y->op, y->shard)));
         snprintf(what, sizeof what, "%.8s buffer: %.30s%s", y->buffer, sym_difference_name(y->found.what), times);
         snprintf(value, sizeof value, "%" PRIu64, y->found.value);
         snprintf(expected, sizeof expected, "%" PRIu64, y->found.expected);

@@ -32,28 +32,27 @@ static void put_letter(char *buf, size_t size, size_t n)
         snprintf(buf, size, " (%zu)", n + 1);
 }
 
-const char *report_call_site(char *buf, const struct comm *c, uint32_t number)
+const char *report_call_site(char *buf, const struct sites *s, uint32_t comm, uint32_t number)
 {
-    const struct call_site *s = &c->sites.at[number];
+    const struct comm *c = &s->m->comms.at[comm];
+    const struct call_site *site = &c->sites.at[number];
     char bytes[FORM_ROOM], letter[FORM_ROOM] = "";
-    if (c->sites.at[s->first].alike > 1)
-        put_letter(letter, sizeof letter, s->nth);
-    snprintf(buf, CALL_SITE, "%s, %s%s", slr_collectives[s->what.op].words, form_bytes(bytes, (double)s->what.shard),
-             letter);
+    if (c->sites.at[site->first].alike > 1)
+        put_letter(letter, sizeof letter, site->nth);
+    snprintf(buf, CALL_SITE, "#%" PRIu32 ": %s, %s%s", call_site_number(s, comm, number),
+             slr_collectives[site->what.op].words, form_bytes(bytes, (double)site->what.shard), letter);
     return buf;
 }
 
-const char *report_trial_site(char *buf, const struct comm *c, const struct member *b, uint32_t number)
+const char *report_trial_site(char *buf, const struct sites *s, const struct member *b, uint32_t number)
 {
-    return report_call_site(buf, c, b->call_sites.at[number]);
+    return report_call_site(buf, s, b->comm, b->call_sites.at[number]);
 }
 
 const char *site_label(const struct sites *s, size_t i, char *buf, size_t size)
 {
-    const struct site *t = &s->list.at[i];
     char name[CALL_SITE];
-    snprintf(buf, size, "#%" PRIu32 ": %s", call_site_number(s, t->comm, t->number),
-             report_call_site(name, &s->m->comms.at[t->comm], t->number));
+    snprintf(buf, size, "%s", report_call_site(name, s, s->list.at[i].comm, s->list.at[i].number));
     return buf;
 }
 
