@@ -56,7 +56,7 @@ static const char style[] =
     ".legend{display:flex;flex-wrap:wrap;gap:6px 18px;margin:.3rem 0 .8rem;padding:0;list-style:none;"
     "font-size:.87rem}.legend li{display:flex;gap:7px;align-items:center;margin:0}\n"
     ".legend svg{flex:none}\n"
-    ".bars{display:grid;grid-template-columns:minmax(9ch,auto) minmax(90px,1fr) auto;gap:8px 12px;"
+    ".bars{display:grid;grid-template-columns:fit-content(38ch) minmax(90px,1fr) auto;gap:8px 12px;"
     "align-items:center;margin:.6rem 0 1rem;font-size:.87rem}\n"
     ".bars .name{overflow-wrap:anywhere}.bar{display:flex;height:18px;border-radius:3px;"
     "background:var(--head)}.bar>span{display:block;height:100%;min-width:0}.bar .hid{background:var(--gemm)}"
