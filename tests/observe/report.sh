@@ -32,9 +32,9 @@ figures() {
     python3 "$here/make_logs.py" "$dir/graphs" --graphs
     python3 "$here/check_figures.py" "${tools[@]}" --want-fused --want-arrows --twice "$dir/even"
     python3 "$here/make_logs.py" "$dir/contexts" --contexts
-    python3 "$here/make_logs.py" "$dir/told" --contexts --tried --seed 3 --calls 61
+    python3 "$here/make_logs.py" "$dir/sites" --contexts --tried --seed 3 --calls 61
     python3 "$here/check_figures.py" "${tools[@]}" --want-fused "$dir/contexts"
-    python3 "$here/check_figures.py" "${tools[@]}" --want-fused --want-tried "$dir/told"
+    python3 "$here/check_figures.py" "${tools[@]}" --want-fused --want-tried "$dir/sites"
     python3 "$here/check_figures.py" "${tools[@]}" --want-fused --want-arrows "$dir/graphs"
     "$SLIPRING_REPORT" --details "$dir/graphs" >"$dir/text"
     has "$dir/text" "^  graph  .*CUDA graph"
@@ -407,9 +407,9 @@ record_reduces() {
     unset LD_LIBRARY_PATH
     python3 "$here/check_figures.py" "${tools[@]}" --want-fused --want-arrows "$dir/fused"
     python3 "$here/make_logs.py" "$dir/contexts" --contexts
-    python3 "$here/make_logs.py" "$dir/told" --contexts --tried --seed 3 --calls 61
+    python3 "$here/make_logs.py" "$dir/sites" --contexts --tried --seed 3 --calls 61
     python3 "$here/check_figures.py" "${tools[@]}" --want-fused "$dir/contexts"
-    python3 "$here/check_figures.py" "${tools[@]}" --want-fused --want-tried "$dir/told"
+    python3 "$here/check_figures.py" "${tools[@]}" --want-fused --want-tried "$dir/sites"
     python3 "$here/check_figures.py" "${tools[@]}" --want-fused --want-arrows "$dir/graphs"
     python3 "$here/check_figures.py" "${tools[@]}" --want-tried "$dir/tried"
     "$SLIPRING_REPORT" --details --text "$dir/text" --html "$dir/page" "$dir/fused"

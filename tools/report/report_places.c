@@ -22,12 +22,16 @@ static bool tells(const struct member *b)
     return b && b->placed.n > 0;
 }
 
-/* Ranks that tell nothing. */
+/* Ranks that tell nothing. Members are sorted by rank; a damaged log may say that there are billions. */
 static uint32_t silent(const struct report *r, const struct comm *c)
 {
-    uint32_t n = 0;
-    for (uint32_t k = 0; k < c->nranks; k++)
-        n += !tells(member_of(r, c, (int32_t)k));
+    int64_t last = -1;
+    uint32_t n = c->nranks;
+    for (size_t k = 0; k < c->members.n; k++) {
+        const struct member *b = &r->m->members.at[c->members.at[k]];
+        if (b->crank > last && b->crank < (int64_t)c->nranks && tells(b))
+            n--, last = b->crank;
+    }
     return n;
 }
 
