@@ -150,9 +150,8 @@ static void write_gather(const struct reading *r)
         count(r);
     slr_log_asked("gather",
                   "comm=%s crank=%d call=%llu decision=%s reason=%s shard=%zu context=%llx count=%zu dtype=%s "
-                  "in_place=%d stream=%p "
-                  "recv=%p send=%p pieces=%u chunks=%u slot=%u place=%u push=%u begin=%llu end=%llu ended=%s "
-                  "exposed=%llu spans=%u cut=%u error=%llu",
+                  "in_place=%d stream=%p recv=%p send=%p pieces=%u chunks=%u slot=%u place=%u push=%u begin=%llu "
+                  "end=%llu ended=%s exposed=%llu spans=%u cut=%u error=%llu",
                   c->name, c->rank, llu(m->number), decision(m), slr_reason_name(m->reason), m->shard, llu(m->context),
                   m->count, slr_type_name(m->type), (int)m->in_place, (void *)m->stream, m->recv, m->send, m->pieces,
                   m->chunks, m->deliveries[SLR_BY_SLOT], m->deliveries[SLR_ZERO_COPY] + m->deliveries[SLR_AS_EXPECTED],

@@ -289,6 +289,11 @@ page() {
     "$SLIPRING_REPORT" --html "$dir/page" "$dir/logs"
     [ "$(grep -o '<h2 id="[a-z]*"' "$dir/page" | head -4 | cut -d'"' -f2 | tr '\n' ' ')" = "advice timeline overlap sites " ] || fail "order: $(grep -o '<h2 id="[a-z]*"' "$dir/page")"
     has "$dir/page" 'class="late" style="width:0*[.]*[0-9]*[1-9]' 's hidden ([0-9]*%), .* exposed, .* for late ranks' '<code>slipring trace</code>'
+    # For who does not see it: what scrolls has a name, tables have heads, figures have texts or are hidden.
+    [ "$(grep -c '<div class="box[^>]*tabindex="0" role="\(region\|group\)" aria-label' "$dir/page")" = "$(grep -c 'class="box' "$dir/page")" ] || fail "a box without a name"
+    [ "$(grep -c '<table>' "$dir/page")" = "$(grep -c '<div class="box[^>]*role="region"' "$dir/page")" ] || fail "a table in no box"
+    ! grep -o '<svg [^>]*>' "$dir/page" | grep -v 'aria-hidden="true"\|role="img" aria-label="' || fail "a figure without text"
+    ! grep -o '<th[ >][^>]*>' "$dir/page" | grep -v 'scope="\(row\|col\)"' || fail "a head of nothing"
     ! sed 's/<style>.*<.style>//' "$dir/page" | grep -q '`' || fail "a backquote on the page"
     python3 "$here/advice_logs.py" "$dir/process" process
     "$SLIPRING_REPORT" --html "$dir/page" "$dir/process"
