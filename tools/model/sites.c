@@ -253,7 +253,8 @@ static void add_symmetry(struct sites *s, const struct model *m, uint32_t comm)
             continue;
         struct site wanted = {.comm = comm, .number = site_at(m, c, y), .shard = y->shard};
         struct site *t = find_site(s, &wanted);
-        t->calls += strcmp(y->buffer, "send") == 0 ? 0 : y->calls; /* they are recv's as well */
+        const bool known = s->traced || c->sites.at[c->sites.at[wanted.number].first].alike == 1;
+        t->calls += !known || strcmp(y->buffer, "send") == 0 ? 0 : y->calls; /* they are recv's as well */
         vec_push(&t->buffers, y);
     }
 }

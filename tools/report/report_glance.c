@@ -86,6 +86,41 @@ static void put_program(struct report *r, struct table *t)
     table_cell(t, "%s", given);
 }
 
+/* "12 from where they lie, 3 copied first": those that there were. */
+static void put_shards(struct report *r, struct table *t)
+{
+    const struct {
+        enum log_field f;
+        const char *how;
+    } ways[] = {
+        {F_ZERO_COPY, "from where they lie"}, {F_STAGED, "copied first"}, {F_PUSHED, "written into their buffers"}};
+    char list[160] = "";
+    size_t len = 0;
+    for (size_t i = 0; i < sizeof ways / sizeof *ways; i++)
+        if (report_sum(r, ways[i].f) > 0)
+            len += (size_t)snprintf(list + len, sizeof list - len, "%s%.0f %s", len ? ", " : "",
+                                    report_sum(r, ways[i].f), ways[i].how);
+    if (!len)
+        return;
+    row(t, "Peers got shards");
+    table_cell(t, "%s", list);
+}
+
+static void put_ring(struct report *r, struct table *t)
+{
+    const double fused = report_sum(r, F_FUSED);
+    if (report_sum(r, F_SUBSTITUTED) == 0)
+        return;
+    row(t, "Over the ring");
+    if (fused > 0)
+        table_cell(t, "%.0f fused with their GEMM, in %.0f parts; %.0f times a stream waited for all of a gather",
+                   fused, report_sum(r, F_GEMM_CHUNKS), report_sum(r, F_JOINED));
+    else
+        table_cell(t, "none fused with a GEMM; %.0f times a stream waited for all of a gather",
+                   report_sum(r, F_JOINED));
+    put_shards(r, t);
+}
+
 static void put_gathers(struct report *r, struct table *t)
 {
     char bytes[FORM_ROOM];
@@ -97,13 +132,7 @@ static void put_gathers(struct report *r, struct table *t)
                form_bytes(bytes, report_sum(r, F_BYTES)), moved, report_sum(r, F_PASSED));
     if (calls == 0)
         return;
-    row(t, "Over the ring");
-    table_cell(t,
-               "%.0f fused with their GEMM, which ran in parts (%.0f); %.0f times a stream waited for all of a gather",
-               report_sum(r, F_FUSED), report_sum(r, F_GEMM_CHUNKS), report_sum(r, F_JOINED));
-    row(t, "Peers got shards");
-    table_cell(t, "%.0f times from where they lie, %.0f times copied first, %.0f times written into their buffer",
-               report_sum(r, F_ZERO_COPY), report_sum(r, F_STAGED), report_sum(r, F_PUSHED));
+    put_ring(r, t);
 }
 
 static void put_reductions(struct report *r, struct table *t, const char *name, enum slr_collective_id op)
