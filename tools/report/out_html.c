@@ -67,7 +67,8 @@ static const char style[] =
     ".bars .num{font-variant-numeric:tabular-nums;white-space:nowrap}\n"
     "@media(max-width:600px){main{padding:14px 12px 40px}h1{font-size:1.35rem}"
     ".bars{grid-template-columns:1fr;gap:2px}.bars .num{margin-bottom:8px;white-space:normal}"
-    "th,td{padding:5px 8px}.glance th,.glance td{display:block;border:0;padding:3px 10px}"
+    "th,td{padding:5px 8px}tbody th,.nw{white-space:normal}td.w{min-width:12ch}.glance th,.glance "
+    "td{display:block;border:0;padding:3px 10px}"
     ".glance tr{display:block;border-bottom:1px solid var(--line);padding:3px 0}.glance tr:last-child{border:0}}\n"
     "@media print{.box{overflow:visible;background:var(--card)}}\n";
 
