@@ -13,6 +13,7 @@
 #include "base/settings.h"
 #include "plugin/lifecycle/lifecycle.h"
 #include "plugin/lifecycle/lifecycle_impl.h"
+#include "plugin/trials/ways.h"
 
 enum { COMMAND_MOST = 800, SETTINGS_MOST = 600 }; /* a line has to hold both */
 
@@ -107,10 +108,36 @@ static enum slr_reason most(const _Atomic uint64_t *counts, enum slr_reason firs
     return found;
 }
 
-static void add_reason(struct text *t, enum slr_reason r)
+/* Why this rank has no ways tried; NULL: it has. */
+static const char *no_trials(void)
+{
+    const char *reproducible = getenv("CUBLAS_WORKSPACE_CONFIG");
+    return slr_get(SLR_S_TRIALS) == 0      ? "SLIPRING_TRIALS is 0"
+           : reproducible && *reproducible ? "CUBLAS_WORKSPACE_CONFIG is set"
+                                           : NULL;
+}
+
+/* "for one_rank (...)", with what to do. What a site learns by is no reason to do anything. */
+static void add_reason(struct text *t, int id, enum slr_reason r)
 {
     const char *cure = slr_reason_cure(r);
-    append(t, "%s (%s)%s%s", slr_reason_name(r), slr_reason_doc(r), cure ? ": " : "", cure ? cure : "");
+    const bool untried = r == slr_collectives[id].untried;
+    if (untried && no_trials())
+        append(t, "as no ways are tried: %s", no_trials());
+    else if (untried || r == SLR_R_TRIAL)
+        append(t, "%s their ways were tried (%s)", untried ? "before" : "while", slr_reason_name(r));
+    else
+        append(t, "for %s (%s)%s%s", slr_reason_name(r), slr_reason_doc(r), cure ? ": " : "", cure ? cure : "");
+}
+
+static uint64_t calls_of(const struct slr_totals *n)
+{
+    return n->calls + n->scatters + n->reduces;
+}
+
+static uint64_t moved_of(const struct slr_totals *n)
+{
+    return n->substituted + n->scatters_substituted + n->reduces_substituted;
 }
 
 static void add_gathers(struct text *t, const struct slr_totals *n)
@@ -135,11 +162,15 @@ static void add_scatters(struct text *t, const struct slr_totals *n)
                n->scatters > 0 && n->reduces > 0 ? "of both " : "");
 }
 
-/* Less than a hundredth is what measurements differ by. */
-static void add_outcome(struct text *t, const char *whose, double as_chosen, double by_nccl)
+/* Less than a hundredth is what measurements differ by. Where NCCL has all, its time is what was chosen. */
+static void add_outcome(struct text *t, const char *whose, double as_chosen, double by_nccl, const struct slr_totals *n)
 {
     const double saved = by_nccl - as_chosen, share = saved < 0 ? -saved / by_nccl : saved / by_nccl;
-    if (share < 0.01)
+    const bool seldom = 2 * moved_of(n) < calls_of(n);
+    if (saved >= 0 && saved <= 0)
+        append(t, "%s: NCCL is faster, or as fast, and has the calls%s", seldom ? "not worth it here" : "nothing won",
+               seldom ? "; leave slipring out" : "");
+    else if (share < 0.01)
         append(t, "even with NCCL");
     else
         append(t, "%s %.1f%% of the %s time against NCCL", saved < 0 ? "lost" : "won", 100 * share, whose);
@@ -151,18 +182,39 @@ static void add_sites(struct text *t)
            (double)C(chosen_ns) / 1e6, (double)C(chosen_nccl_ns) / 1e6);
 }
 
+/* Why nothing has been measured. */
+static void add_unmeasured(struct text *t, const struct slr_totals *n)
+{
+    uint64_t graphs = 0;
+    for (int id = 0; id < SLR_COLLECTIVES; id++)
+        graphs += C(of[id].by_reason[SLR_R_GRAPH]);
+    if (no_trials())
+        append(t, "ring and NCCL were not compared, as %s", no_trials());
+    else if (2 * graphs > moved_of(n))
+        append(t, "most calls are in CUDA graphs, where ring and NCCL are not compared");
+    else
+        append(t, "too few calls to compare ring and NCCL, which takes up to %llu at a call site",
+               (unsigned long long)slr_trial_need(slr_get(SLR_S_TRIALS), slr_get(SLR_S_TRIALS_AFTER)));
+}
+
 /* What it did for the job: by what the program takes, where that has been measured, else by the calls' own times. */
-static void add_verdict(struct text *t)
+static void add_verdict(struct text *t, const struct slr_totals *n)
 {
     if (C(felt_nccl_ns) > 0) {
-        add_outcome(t, "program's", (double)C(felt_ns), (double)C(felt_nccl_ns));
+        add_outcome(t, "program's", (double)C(felt_ns), (double)C(felt_nccl_ns), n);
         append(t, ": with %llu call site%s as chosen %llu calls of the program took %.3f ms, by NCCL %.3f ms; ",
                C(felt), C(felt) > 1 ? "s" : "", C(felt_calls), (double)C(felt_ns) / 1e6, (double)C(felt_nccl_ns) / 1e6);
     } else if (C(chosen_nccl_ns) > 0) {
-        add_outcome(t, "calls'", (double)C(chosen_ns), (double)C(chosen_nccl_ns));
+        add_outcome(t, "calls'", (double)C(chosen_ns), (double)C(chosen_nccl_ns), n);
         append(t, ", ");
         add_sites(t);
         append(t, "; ");
+    } else if (moved_of(n) > 0) {
+        append(t, "not known whether it helped: ");
+        add_unmeasured(t, n);
+        append(t, "; ");
+    } else if (calls_of(n) > 0) {
+        append(t, "nothing was moved: ");
     }
 }
 
@@ -202,8 +254,7 @@ static void add_left(struct text *t, int id)
     append(t, "; %llu %s%s stayed with NCCL, ", left, slr_collectives[id].words, left > 1 ? "s" : "");
     if (C(of[id].by_reason[why]) < left)
         append(t, "%llu of them ", C(of[id].by_reason[why]));
-    append(t, "for ");
-    add_reason(t, why);
+    add_reason(t, id, why);
 }
 
 /* Why calls stayed with NCCL; where no gather did, why no GEMM ran in parts. */
@@ -213,8 +264,8 @@ static void add_why(struct text *t, const struct slr_totals *n)
     for (int id = 0; id < SLR_COLLECTIVES; id++)
         add_left(t, id);
     if (n->passed == 0 && n->fused == 0 && n->substituted > 0 && join != SLR_R_COUNT) {
-        append(t, "; no GEMM ran in parts, mostly for ");
-        add_reason(t, join);
+        append(t, "; no GEMM ran in parts, mostly ");
+        add_reason(t, SLR_ALL_GATHER, join);
         if (!slr_reason_cure(join))
             append(t, ": `slipring run --record DIR` and `slipring report DIR` say more");
     }
@@ -230,7 +281,7 @@ const char *slr_closing_text(char *text, size_t size)
     if (n.calls == 0 && !sums && slr_launched() != SLR_LAUNCHED_RUN)
         return text;
     append(&t, "rank 0: ");
-    add_verdict(&t);
+    add_verdict(&t, &n);
     if (n.calls > 0)
         add_gathers(&t, &n);
     else if (!sums)
@@ -245,16 +296,10 @@ const char *slr_closing_text(char *text, size_t size)
     return text;
 }
 
-static bool is_rank0(void)
-{
-    const char *starters = slr_log_starter_rank();
-    return slr_launched_rank0() && (!starters || strtoul(starters, NULL, 10) == 0);
-}
-
 void slr_closing_say(void)
 {
     char text[SLR_LOG_LINE];
-    if (slr_launched() == SLR_LAUNCHED_QUIET || !slr_log_enabled(SLR_LOG_WARN) || !is_rank0())
+    if (slr_launched() == SLR_LAUNCHED_QUIET || !slr_log_enabled(SLR_LOG_WARN) || !slr_launched_rank0())
         return;
     if (*slr_closing_text(text, sizeof text) && slr_launched_first())
         slr_log_tell(STDERR_FILENO, "job", text);

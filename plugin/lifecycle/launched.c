@@ -5,18 +5,19 @@
  * The launcher sets SLIPRING_RUN=PID:NAME, PID being its own, which COMMAND keeps since the launcher
  * execs it, and NAME one that nobody else has; or SLIPRING_RUN=quiet when a tool of slipring's, which says
  * itself what there is to say, has started it. The process PID is the *top*: perhaps a rank, perhaps
- * torchrun or a shell. It listens, from before main() to its end, on two abstract sockets with room for
+ * torchrun or a shell. It listens, from before main() to its end, on three abstract sockets with room for
  * one connection each, that it never accepts:
  *
  *   slipring-run-NAME-made   connected to by each process that makes a communicator, at its first one
+ *   slipring-run-NAME-rank0  likewise by rank 0's
  *   slipring-run-NAME-said   connected to by who wants to say the job's line; the first one may
  *
  * The kernel counts, so the top need not run, and nothing stays behind when it is killed. Where nobody
  * listens (no launcher, another network namespace, another host, a top that could not be preloaded) each
- * rank 0 says its line. At its exit the top says that no communicator was made if nobody has
- * connected. A top that becomes another program by exec, as shells do with their last command, hands
- * the sockets on to it; any other process that inherits them closes them. A top that ends by _exit or a
- * signal says nothing. */
+ * rank 0 says its line. At its exit the top says why nothing is known: no communicator was made, or rank 0
+ * has not come to its end. A top that becomes another program by exec, as shells do with their last
+ * command, hands the sockets on to it; any other process that inherits them closes them. A top that ends by
+ * _exit or a signal says nothing. */
 #include "plugin/lifecycle/lifecycle_impl.h"
 #include <errno.h>
 #include <fcntl.h>
@@ -44,7 +45,7 @@ struct held {
     dev_t dev;
     ino_t ino;
 };
-static struct held made = {.fd = -1}, said = {.fd = -1}, err = {.fd = -1};
+static struct held made = {.fd = -1}, zero = {.fd = -1}, said = {.fd = -1}, err = {.fd = -1};
 static _Atomic uint64_t first_id; /* of the process's first communicator; 0: none yet */
 static _Atomic bool rank0;
 
@@ -92,8 +93,10 @@ void slr_launched_made(uint64_t id, int rank)
     uint64_t before = 0;
     if (atomic_compare_exchange_strong(&first_id, &before, id ? id : 1))
         tell("made");
-    if (rank == 0 && (before == 0 || before == id))
-        atomic_store(&rank0, true);
+    const char *starters = slr_log_starter_rank();
+    if (rank == 0 && (before == 0 || before == id) && (!starters || strtoul(starters, NULL, 10) == 0) &&
+        !atomic_exchange(&rank0, true))
+        tell("rank0");
 }
 
 bool slr_launched_rank0(void)
@@ -160,21 +163,33 @@ static struct held socket_for(const char *what, bool top)
     return hold(!top ? -1 : fd >= 0 ? fd : listen_anew(&at, len));
 }
 
+/* Somebody has connected; or that is not known, as the program has closed the socket. */
+static bool connected(const struct held *h)
+{
+    struct pollfd p = {.fd = h->fd, .events = POLLIN};
+    return !still_ours(h) || poll(&p, 1, 0) != 0;
+}
+
 static void at_exit(void)
 {
-    struct pollfd p = {.fd = made.fd, .events = POLLIN};
-    if (!still_ours(&made) || !still_ours(&err) || poll(&p, 1, 0) != 0 || !slr_get(SLR_S_ENABLE))
+    if (!still_ours(&err) || !slr_get(SLR_S_ENABLE))
         return;
-    slr_log_tell(err.fd, "job",
-                 "no process with libslipring.so made an NCCL communicator, so nothing was substituted; `slipring "
-                 "doctor -- COMMAND` says what can keep the library out");
+    if (!connected(&made))
+        slr_log_tell(err.fd, "job",
+                     "no process with libslipring.so made an NCCL communicator, so nothing was substituted; `slipring "
+                     "doctor -- COMMAND` says what can keep the library out");
+    else if (still_ours(&zero) && connected(&zero) && !connected(&said))
+        slr_log_tell(
+            err.fd, "job",
+            "nothing is known of the job, as rank 0 has not come to its end: it was killed, has ended by _exit, "
+            "or still runs; with --record, `slipring report` says what it did until then");
 }
 
 /* A child that lives on keeps nobody waiting for the end of stderr. */
 static void in_child(void)
 {
-    struct held *all[] = {&made, &said, &err};
-    for (int i = 0; i < 3; i++) {
+    struct held *all[] = {&made, &zero, &said, &err};
+    for (int i = 0; i < 4; i++) {
         if (still_ours(all[i]))
             close(all[i]->fd);
         all[i]->fd = -1;
@@ -189,6 +204,7 @@ __attribute__((constructor)) static void begin(void)
         return;
     const bool top = strtoul(run_variable(), NULL, 10) == (unsigned long)getpid();
     made = socket_for("made", top);
+    zero = socket_for("rank0", top);
     said = socket_for("said", top);
     if (!top)
         return;

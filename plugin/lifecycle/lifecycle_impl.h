@@ -68,7 +68,7 @@ enum slr_launched slr_launched(void);
 /* This process has made a communicator, as that rank. */
 void slr_launched_made(uint64_t id, int rank);
 
-/* Whether this process is, or has among its threads, rank 0 of its first communicator. */
+/* Whether this process is, or has among its threads, rank 0 of its first communicator, and of what has started it. */
 bool slr_launched_rank0(void);
 
 /* Whether this process is the first one that asks, of those that can know of each other. */

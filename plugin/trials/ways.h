@@ -80,6 +80,13 @@ bool slr_site_next(enum slr_site_state *state, enum slr_site_event event);
 #define SLR_DUEL_FIRST 4u /* calls of a turn in a duel that are not measured */
 #define SLR_TRIAL_PERIOD 12u
 
+/* Calls of a site, from its first one, until its ways have been compared, by a duel too, and the choice holds: at most,
+ * unless they share groups with others, and 0 without trials. Between a stage and the next there are some 32. */
+static inline uint64_t slr_trial_need(uint64_t rounds, uint64_t after)
+{
+    return rounds ? after + (SLR_WAYS * SLR_TRIAL_RUN + 2 * SLR_TRIAL_PERIOD) * rounds + 2 * 32 : 0;
+}
+
 /* Raised when a way's word comes to mean something else, or its times change, or what was chosen by an
  * older rule is not good enough: rules of a tune file from before are not used then. 2: a tie is
  * NCCL's, and a close race is decided by a duel; version 1 kept the ring in both. */

@@ -10,4 +10,10 @@ foreach(what figures folded widths written scatters tried advice json page broke
     "SLIPRING_REPORT=$<TARGET_FILE:slipring-report>;SLIPRING_TRACE_TOOL=$<TARGET_FILE:slipring-trace>;LAUNCHER=${PROJECT_SOURCE_DIR}/LD_PRELOAD/slipring;SLIPRING_LIB=$<TARGET_FILE:slipring>;SOFTGPU_DIR=${SOFTGPU_DIR};AG_GEMM=$<TARGET_FILE:ag_gemm>;SCATTER=$<TARGET_FILE:scatter>;SITES=$<TARGET_FILE:symmetry_sites>;NAMED=$<TARGET_FILE:named>;COLLECTIVES=$<TARGET_FILE:collectives>")
 endforeach()
 
+# What a report begins with, of a job of two ranks that goes well or badly.
+program(job job.c LIBS ranks cudart cublas nccl)
+add_test(NAME report_jobs COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/jobs.py --launcher ${PROJECT_SOURCE_DIR}/LD_PRELOAD/slipring --lib $<TARGET_FILE:slipring> --softgpu ${SOFTGPU_DIR}
+  --job $<TARGET_FILE:job> --other $<TARGET_FILE:fault_other_version> --report $<TARGET_FILE:slipring-report>)
+set_tests_properties(report_jobs PROPERTIES TIMEOUT 240 COST 15 LABELS report ENVIRONMENT "TEST_PRELOAD_FIRST=${SLIPRING_PRELOAD_FIRST}")
+
 program(report test_report.c UNIT LIBS slr_logs)

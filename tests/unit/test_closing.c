@@ -30,6 +30,10 @@ static const char *text(void)
     return slr_closing_text(line, sizeof line);
 }
 
+#define FEW                                                                                                            \
+    "rank 0: not known whether it helped: too few calls to compare ring and NCCL, which takes up to 268 at a call "    \
+    "site; "
+
 static void count(enum slr_reason r, int n)
 {
     for (int i = 0; i < n; i++)
@@ -57,7 +61,7 @@ Test(closing, all_over_the_ring)
     count(SLR_R_RING, 8);
     count(SLR_R_FUSED, 5);
     count(SLR_R_JOIN_OTHER_OP, 3);
-    cr_expect_str_eq(text(), "rank 0: 8 of 8 all-gathers went over the ring, 5 GEMMs ran in parts behind them");
+    cr_expect_str_eq(text(), FEW "8 of 8 all-gathers went over the ring, 5 GEMMs ran in parts behind them");
 }
 
 Test(closing, the_main_reason_and_its_cure)
@@ -116,29 +120,61 @@ Test(closing, what_was_measured)
                      "1 of 1 all-gathers went over the ring; of 4.000 ms of traced gathers 3.000 ms were hidden");
 }
 
+Test(closing, what_nccl_has_after_all)
+{
+    slr_counters.of[SLR_ALL_GATHER].calls = 10;
+    slr_counters.of[SLR_ALL_GATHER].moved = 4;
+    slr_counters.chosen = 1;
+    slr_counters.chosen_ns = slr_counters.chosen_nccl_ns = 1500000;
+    cr_expect(strstr(text(), "rank 0: not worth it here: NCCL is faster, or as fast, and has the calls; leave slipring "
+                             "out, measured at 1 call site: "),
+              "%s", text());
+    slr_counters.of[SLR_ALL_GATHER].moved = 5;
+    cr_expect(strstr(text(), "rank 0: nothing won: NCCL is faster, or as fast, and has the calls, measured at"), "%s",
+              text());
+}
+
+Test(closing, why_nothing_is_known)
+{
+    slr_counters.of[SLR_ALL_GATHER].calls = slr_counters.of[SLR_ALL_GATHER].moved = 10;
+    count(SLR_R_GRAPH, 6);
+    cr_expect(strstr(text(), "helped: most calls are in CUDA graphs"), "%s", text());
+    setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8", 1);
+    cr_expect(strstr(text(), "helped: ring and NCCL were not compared, as CUBLAS_WORKSPACE_CONFIG is set; 10 of 10 "),
+              "%s", text());
+    slr_counters.of[SLR_ALL_GATHER].moved = 0;
+    slr_counters.of[SLR_ALL_REDUCE].calls = slr_counters.of[SLR_ALL_REDUCE].by_reason[SLR_R_SCATTER_UNTRIED] = 3;
+    cr_expect(strstr(text(), "rank 0: nothing was moved: 0 of 10 all-gathers"), "%s", text());
+    cr_expect(strstr(text(), "; 3 all-reduces stayed with NCCL, as no ways are tried: CUBLAS_WORKSPACE_CONFIG is set"),
+              "%s", text());
+    unsetenv("CUBLAS_WORKSPACE_CONFIG");
+    cr_expect(strstr(text(), "; 3 all-reduces stayed with NCCL, before their ways were tried (reduce_scatter_untried)"),
+              "%s", text());
+}
+
 Test(closing, reduce_scatters)
 {
     slr_counters.of[SLR_REDUCE_SCATTER].calls = 6;
     slr_counters.of[SLR_REDUCE_SCATTER].moved = 5;
     slr_counters.scatters_fused = 4;
-    cr_expect_str_eq(text(), "rank 0: 5 of 6 reduce-scatters went over the ring, 4 as their GEMMs completed the parts");
+    cr_expect_str_eq(text(), FEW "5 of 6 reduce-scatters went over the ring, 4 as their GEMMs completed the parts");
     slr_counters.of[SLR_ALL_GATHER].calls = 1;
     cr_expect_str_eq(text(),
-                     "rank 0: 0 of 1 all-gathers went over the ring; 5 of 6 reduce-scatters went over the ring, 4 as "
-                     "their GEMMs completed the parts");
+                     FEW "0 of 1 all-gathers went over the ring; 5 of 6 reduce-scatters went over the ring, 4 as "
+                         "their GEMMs completed the parts");
 }
 
 Test(closing, all_reduces)
 {
     slr_counters.of[SLR_ALL_REDUCE].calls = 9;
     slr_counters.of[SLR_ALL_REDUCE].moved = 7;
-    cr_expect_str_eq(text(), "rank 0: 7 of 9 all-reduces went over the ring");
+    cr_expect_str_eq(text(), FEW "7 of 9 all-reduces went over the ring");
     slr_counters.scatters_fused = 4;
-    cr_expect_str_eq(text(), "rank 0: 7 of 9 all-reduces went over the ring, 4 as their GEMMs completed the parts");
+    cr_expect_str_eq(text(), FEW "7 of 9 all-reduces went over the ring, 4 as their GEMMs completed the parts");
     slr_counters.of[SLR_REDUCE_SCATTER].calls = slr_counters.of[SLR_REDUCE_SCATTER].moved = 3;
     cr_expect_str_eq(text(),
-                     "rank 0: 3 of 3 reduce-scatters went over the ring; 7 of 9 all-reduces went over the ring, 4 of "
-                     "both as their GEMMs completed the parts");
+                     FEW "3 of 3 reduce-scatters went over the ring; 7 of 9 all-reduces went over the ring, 4 of "
+                         "both as their GEMMs completed the parts");
 }
 
 /* Of each collective that has a hundredth of the bytes, or more. */

@@ -158,7 +158,7 @@ static void add_folder(struct log_reader *r, struct found_list *list, const char
 {
     struct dirent **entries;
     struct stat st;
-    char what[160];
+    char what[300];
     int n = scandir(path, &entries, select_log, alphasort);
     if (n == 0) {
         free(entries);
@@ -166,10 +166,13 @@ static void add_folder(struct log_reader *r, struct found_list *list, const char
     }
     if (n <= 0) {
         snprintf(what, sizeof what,
-                 n < 0 ? "can not be read: %s" : "a folder without logs, expected *.jsonl, *.log or *.json in it",
+                 n < 0 ? "can not be read: %s"
+                       : "a folder without logs (*.jsonl, *.log, *.json): no process made an NCCL communicator with "
+                         "libslipring.so and a log there; `slipring doctor -- COMMAND` says what can keep it out",
                  strerror(errno));
         log_file_problem(r, path, what);
     }
+    r->empty |= n == 0;
     for (int i = 0; i < n; i++) {
         char *file = tool_text("%s/%s", path, entries[i]->d_name);
         if (stat(file, &st) != 0 || !S_ISDIR(st.st_mode))

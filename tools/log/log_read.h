@@ -57,6 +57,7 @@ struct log_reader {
     void *ctx;
     size_t used;     /* lines given to `fn` */
     bool first_line; /* the record is the first good one of its file */
+    bool empty;      /* there was a folder without logs, which has been told */
 };
 
 /* Reads a stream to its end. `name` is what messages call it. */

@@ -9,9 +9,10 @@ int input_read(struct input *in, char *const *paths, size_t n, unsigned wanted)
     log_read_paths(&in->reader, paths, n);
     log_read_end(&in->reader);
     if (m->processes.n == 0) {
-        fputs("slipring: nothing that could be used; expected logs that were written with SLIPRING_LOG_FORMAT=json, as "
-              "`slipring run --record DIR` does\n",
-              stderr);
+        if (!in->reader.empty)
+            fputs("slipring: no line of a log; expected logs that were written with SLIPRING_LOG_FORMAT=json, as "
+                  "`slipring run --record DIR` does\n",
+                  stderr);
         return TOOL_NOTHING;
     }
     model_finish(m);

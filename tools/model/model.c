@@ -324,6 +324,12 @@ static void add_to_member(struct model *m, uint32_t process, const struct log_re
     case E_COMMUNICATOR:
         add_communicator(m, b, r);
         break;
+    case E_COMMUNICATOR_FAILED:
+        b->failure = (struct failure){.ts = r->num[F_TS],
+                                      .peer = r->has[F_PEER] ? (int32_t)r->num[F_PEER] : -1,
+                                      .call = (uint64_t)r->num[F_CALL],
+                                      .why = r->text[F_MSG] ? text(m, r, F_MSG) : "no reason is told"};
+        break;
     case E_CONNECTED:
         add_connected(b, r);
         break;

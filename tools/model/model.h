@@ -166,6 +166,14 @@ struct site_way {
     bool nccl;
 };
 
+/* What a communicator fails with on a rank: line communicator_failed. */
+struct failure {
+    int64_t ts;
+    int32_t peer;    /* because of which rank; -1 none */
+    uint64_t call;   /* the latest of the ring before it */
+    const char *why; /* NULL: it has not failed */
+};
+
 /* One rank of one communicator. */
 struct member {
     uint32_t comm, process, rank; /* indices */
@@ -173,6 +181,7 @@ struct member {
     bool ring;          /* as its communicator line says */
     const char *reason; /* why not; NULL unknown */
     int32_t peer;       /* because of which rank; -1 none */
+    struct failure failure;
     const char *device, *device_name;
     uint64_t slot_bytes, staging_bytes, every;
     uint64_t dropped, failed, unfinished; /* traced gathers that are not in the log; spans that are not, see `cut` */

@@ -3,7 +3,7 @@
  * that it is the cause of. */
 #include <inttypes.h>
 #include <string.h>
-#include "tools/report/report.h"
+#include "tools/report/advice.h"
 
 enum { NAMED = 3, CAUSES = 16 };
 
@@ -11,8 +11,10 @@ enum { NAMED = 3, CAUSES = 16 };
 struct cause {
     const char *by; /* the call; NULL: not told */
     bool host;
+    bool alone; /* no GEMM of the communicator is known to read, or to come behind, a gather */
     size_t sites, named[NAMED];
     int64_t most; /* the longest of the sites' exposed medians */
+    double cost;  /* ns that a rank stood still at those so ended, without waiting for late ranks */
 };
 
 static const char *seen_by(const struct report *r, const struct site *s, const char *reason)
@@ -28,19 +30,44 @@ static const char *seen_by(const struct report *r, const struct site *s, const c
     return NULL;
 }
 
-static void add(struct cause *list, size_t *n, const char *by, bool host, size_t site, int64_t exposed)
+/* ns, of a rank in the mean. */
+static double cost_of(const struct report *r, const struct site *s, const char *reason)
+{
+    double sum = 0;
+    for (size_t k = 0; k < s->endings.n; k++) {
+        const struct ending *e = &s->endings.at[k];
+        for (size_t i = 0; i < e->exposed.n && e->reason && strcmp(e->reason, reason) == 0; i++)
+            sum += (double)(e->exposed.at[i] - e->late.at[i]);
+    }
+    const uint64_t every = r->m->members.at[r->m->comms.at[s->comm].members.at[0]].every;
+    return s->ranks.n ? sum / (double)s->ranks.n * (double)(every ? every : 1) : 0;
+}
+
+static bool no_gemm(const struct report *r, const struct comm *c)
+{
+    for (size_t k = 0; k < c->members.n; k++) {
+        const struct member *b = &r->m->members.at[c->members.at[k]];
+        for (size_t i = 0; i < b->shapes.n; i++)
+            if (b->shapes.at[i].event == E_FUSED || b->shapes.at[i].m > 0)
+                return false;
+    }
+    return true;
+}
+
+static void add(struct cause *list, size_t *n, const struct cause *found, size_t site)
 {
     size_t i = 0;
-    while (i < *n && (list[i].by != by || list[i].host != host))
+    while (i < *n && (list[i].by != found->by || list[i].host != found->host || list[i].alone != found->alone))
         i++;
     if (i == CAUSES)
         return;
     if (i == *n)
-        list[(*n)++] = (struct cause){.by = by, .host = host};
+        list[(*n)++] = (struct cause){.by = found->by, .host = found->host, .alone = found->alone};
     if (list[i].sites < NAMED)
         list[i].named[list[i].sites] = site;
     list[i].sites++;
-    list[i].most = exposed > list[i].most ? exposed : list[i].most;
+    list[i].most = found->most > list[i].most ? found->most : list[i].most;
+    list[i].cost += found->cost;
 }
 
 /* Many of the site's gathers are waited for by something that is no GEMM, and it costs something. */
@@ -54,7 +81,13 @@ static void look_at(const struct report *r, size_t site, struct cause *list, siz
         const struct reason_count *e = &s->ended.at[k];
         const bool host = strcmp(e->reason, "host_observes") == 0;
         if ((host || strcmp(e->reason, "other_operation") == 0) && e->n * 4 >= all && s->exposed_median >= 20000)
-            add(list, n, seen_by(r, s, e->reason), host, site, s->exposed_median);
+            add(list, n,
+                &(struct cause){.by = seen_by(r, s, e->reason),
+                                .host = host,
+                                .alone = host && no_gemm(r, &r->m->comms.at[s->comm]),
+                                .most = s->exposed_median,
+                                .cost = cost_of(r, s, e->reason)},
+                site);
     }
 }
 
@@ -66,6 +99,9 @@ static bool begins(const char *text, const char *with)
 /* What comes, and what is to be done; for a program that does it on purpose: nothing. */
 static const char *text_of(const struct cause *w)
 {
+    if (w->alone)
+        return "the host waits for the gather itself, and nothing else runs meanwhile; no GEMM reads what is gathered. "
+               "Wait later, behind work that does not need it";
     if (w->host)
         return "the host waits between the gather and the GEMM. Let it wait behind the GEMM: not for the stream or the "
                "device, but for an event of what it needs (PyTorch: no .item(), .cpu() or torch.cuda.synchronize() "
@@ -104,7 +140,7 @@ static void list_sites(char *buf, size_t size, const struct report *r, const str
         snprintf(buf + len, size - len, ", ...");
 }
 
-void advise_joins(struct report *r)
+void advise_joins(struct report *r, struct advices *a)
 {
     struct cause list[CAUSES];
     size_t n = 0;
@@ -113,12 +149,13 @@ void advise_joins(struct report *r)
     for (size_t i = 0; i < n; i++) {
         char sites[300], time[FORM_ROOM];
         list_sites(sites, sizeof sites, r, &list[i]);
-        out_item(r->o, "%s, at %zu call site%s (%s), up to %s each time: %s.",
-                 list[i].by     ? list[i].by
-                 : list[i].host ? "A wait of the host"
-                                : "An operation",
-                 list[i].sites, list[i].sites > 1 ? "s" : "", sites, form_time(time, (double)list[i].most),
-                 text_of(&list[i]));
+        advice_add(a, list[i].host ? ADVICE_HOST : ADVICE_JOIN, list[i].cost,
+                   "%s, at %zu call site%s (%s), up to %s each time: %s.",
+                   list[i].by     ? list[i].by
+                   : list[i].host ? "A wait of the host"
+                                  : "An operation",
+                   list[i].sites, list[i].sites > 1 ? "s" : "", sites, form_time(time, (double)list[i].most),
+                   text_of(&list[i]));
     }
 }
 
@@ -174,7 +211,7 @@ static const struct {
      "contiguous(), cat, clone, to() or padding between all_gather_into_tensor and the product)"},
 };
 
-static void tell(struct report *r, size_t i, const struct reading *x)
+static void tell(struct advices *a, size_t i, const struct reading *x)
 {
     const struct shape *h = x->first;
     char bytes[FORM_ROOM], all[FORM_ROOM], others[60] = "";
@@ -182,25 +219,25 @@ static void tell(struct report *r, size_t i, const struct reading *x)
     if (x->gemms > 1)
         snprintf(others, sizeof others, " (and %zu more GEMMs likewise)", x->gemms - 1);
     if (strcmp(readings[i].reads, "elsewhere") == 0)
-        out_item(r->o,
-                 "No GEMM consumes the gathers of %s: a GEMM of m %" PRIu64 ", n %" PRIu64 ", k %" PRIu64
-                 " %s A at %s, B at %s, gathered was %s%s; %s.",
-                 all, h->m, h->n, h->k, readings[i].what, h->a ? h->a : "?", h->b ? h->b : "?", h->recv ? h->recv : "?",
-                 others, readings[i].cure);
+        advice_add(a, ADVICE_JOIN, 0,
+                   "No GEMM consumes the gathers of %s: a GEMM of m %" PRIu64 ", n %" PRIu64 ", k %" PRIu64
+                   " %s A at %s, B at %s, gathered was %s%s; %s.",
+                   all, h->m, h->n, h->k, readings[i].what, h->a ? h->a : "?", h->b ? h->b : "?",
+                   h->recv ? h->recv : "?", others, readings[i].cure);
     else
-        out_item(r->o,
-                 "A GEMM of m %" PRIu64 ", n %" PRIu64 ", k %" PRIu64
-                 " (ops %s) %s %s, of %s that were gathered%s; %s.",
-                 h->m, h->n, h->k, h->trans ? h->trans : "?", readings[i].what,
-                 form_bytes(bytes, (double)h->read_bytes), all, others, readings[i].cure);
+        advice_add(a, ADVICE_JOIN, 0,
+                   "A GEMM of m %" PRIu64 ", n %" PRIu64 ", k %" PRIu64
+                   " (ops %s) %s %s, of %s that were gathered%s; %s.",
+                   h->m, h->n, h->k, h->trans ? h->trans : "?", readings[i].what,
+                   form_bytes(bytes, (double)h->read_bytes), all, others, readings[i].cure);
 }
 
-void advise_readings(struct report *r)
+void advise_readings(struct report *r, struct advices *a)
 {
     for (size_t i = 0; i < sizeof readings / sizeof *readings; i++) {
         struct reading x = {0};
         find(r, readings[i].reads, &x);
         if (x.gemms)
-            tell(r, i, &x);
+            tell(a, i, &x);
     }
 }

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Times of one rank at a call site against the other ranks' times there, and when ranks reach a
- * call. */
+/* Ranks that reach the calls late; else times of one rank at a call site against the other ranks' times there. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-#include "tools/report/report.h"
+#include "tools/report/advice.h"
 
 enum { FEW = 8 };                               /* of fewer calls a median says nothing */
 static const double share = 0.25, least = 10e3; /* away by more than a quarter, and by more than 10 us */
@@ -54,7 +53,7 @@ static void compare(struct report *r, struct table *t, size_t site, const int64_
     size_t n = s->ranks.n;
     if (!memchr(named, false, n))
         return;
-    if (all_differ(r, t, site, value, what)) {
+    if (!memchr(named, true, n) && all_differ(r, t, site, value, what)) {
         memset(named, true, n);
         return;
     }
@@ -75,13 +74,24 @@ static void compare(struct report *r, struct table *t, size_t site, const int64_
     }
 }
 
-static void times_at(struct report *r, struct table *t, size_t site)
+/* A late rank makes the others wait: their times are its, and are not told again. */
+static bool waits(const struct comm *c, const struct late_list *late, uint32_t member)
+{
+    bool own = false;
+    for (size_t i = 0; i < late->n; i++)
+        own |= c->members.at[late->at[i].who] == member;
+    return late->n > 0 && !own;
+}
+
+static void times_at(struct report *r, struct table *t, size_t site, const struct late_list *late)
 {
     const struct site *s = &r->sites.list.at[site];
     int64_t *value = tool_alloc(s->ranks.n, sizeof *value);
     bool *named = tool_alloc(s->ranks.n, sizeof *named);
-    for (size_t i = 0; i < s->ranks.n; i++)
+    for (size_t i = 0; i < s->ranks.n; i++) {
         value[i] = s->ranks.at[i].median;
+        named[i] = waits(&r->m->comms.at[s->comm], late, s->ranks.at[i].member);
+    }
     compare(r, t, site, value, "gather time, median", named);
     for (size_t i = 0; i < s->ranks.n; i++)
         value[i] = s->ranks.at[i].exposed_median;
@@ -127,62 +137,38 @@ static void calls_at(struct report *r, struct table *t, size_t site)
     }
 }
 
-/* How much later than the others a rank reaches the calls of a communicator: who is late makes the
- * others wait. */
-static void lateness(const struct report *r, const struct comm *c, size_t who, struct times *late)
+static void arrivals(struct report *r, struct table *t, const struct comm *c, const struct late_list *late)
 {
-    const struct member *b = &r->m->members.at[c->members.at[who]];
-    for (size_t i = 0; i < b->gathers.n; i += 1 + b->gathers.n / 1000) { /* a sample of them is enough */
-        const struct gather *g = &b->gathers.at[i];
-        struct times others = {0};
-        for (size_t k = 0; k < c->members.n && !g->pass; k++) {
-            const struct gather *h = member_gather(&r->m->members.at[c->members.at[k]], false, g->call);
-            if (k != who && h)
-                vec_push(&others, h->begin);
-        }
-        if (others.n)
-            vec_push(late, g->begin - percentile(&others, 50));
-        vec_free(&others);
-    }
-}
-
-static void arrivals(struct report *r, struct table *t, const struct comm *c)
-{
-    double typical = r->sites.traced ? r->sites.ring_time / (double)r->sites.traced : 0;
-    for (size_t i = 0; i < c->members.n && c->members.n <= 128; i++) {
-        struct times late = {0};
-        lateness(r, c, i, &late);
-        double median = (double)percentile(&late, 50);
-        vec_free(&late);
-        if (median < least || median < share * typical)
-            continue;
+    for (size_t i = 0; i < late->n; i++) {
+        const struct late *l = &late->at[i];
         char where[60], its[80], buf[FORM_ROOM];
         snprintf(where, sizeof where, "communicator %.16s", c->name);
-        snprintf(its, sizeof its, "%s later, median", form_time(buf, median));
-        differ_row(t, report_rank_label(r, &r->m->members.at[c->members.at[i]]), where, "reaches the calls", its, "-");
+        snprintf(its, sizeof its, "%s later, median", form_time(buf, l->median));
+        differ_row(t, report_rank_label(r, &r->m->members.at[c->members.at[l->who]]), where, "reaches the calls", its,
+                   "-");
     }
 }
 
-static bool one_host(const struct report *r, const struct comm *c)
+static void differ_at(struct report *r, struct table *t, size_t site, const struct late_list *late)
 {
-    for (size_t i = 1; i < c->members.n; i++)
-        if (r->m->processes.at[r->m->members.at[c->members.at[i]].process].host !=
-            r->m->processes.at[r->m->members.at[c->members.at[0]].process].host)
-            return false;
-    return true;
+    if (r->sites.list.at[site].ranks.n < 2)
+        return;
+    calls_at(r, t, site);
+    if (r->sites.list.at[site].traced >= FEW)
+        times_at(r, t, site, late);
+    endings_at(r, t, site);
 }
 
 void differ_times(struct report *r, struct table *t)
 {
-    for (size_t i = 0; i < r->sites.list.n; i++) {
-        if (r->sites.list.at[i].ranks.n < 2)
-            continue;
-        calls_at(r, t, i);
-        if (r->sites.list.at[i].traced >= FEW)
-            times_at(r, t, i);
-        endings_at(r, t, i);
+    for (size_t i = 0; i < r->run->comms.n; i++) {
+        const uint32_t comm = r->run->comms.at[i];
+        struct late_list late = {0};
+        late_find(r, &r->m->comms.at[comm], &late);
+        arrivals(r, t, &r->m->comms.at[comm], &late);
+        for (size_t k = 0; k < r->sites.list.n; k++)
+            if (r->sites.list.at[k].comm == comm)
+                differ_at(r, t, k, &late);
+        vec_free(&late);
     }
-    for (size_t i = 0; i < r->run->comms.n; i++)
-        if (one_host(r, &r->m->comms.at[r->run->comms.at[i]]))
-            arrivals(r, t, &r->m->comms.at[r->run->comms.at[i]]);
 }

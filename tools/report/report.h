@@ -31,25 +31,24 @@ struct report_form {
 /* report_body.c: all of it. */
 void report_write(struct report *r, const struct report_form *form, FILE *to);
 
-void report_glance(struct report *r);         /* report_glance.c */
-void report_verdict(struct report *r);        /* report_verdict.c: the first line of that */
-void report_calls(struct report *r);          /* report_calls.c: the call sites */
-void report_sites(struct report *r);          /* report_sites.c: details of all-gathers */
-void report_scatters(struct report *r);       /* report_scatters.c */
-void report_places(struct report *r);         /* report_places.c: whether buffers are symmetric */
-void report_scatter_advice(struct report *r); /* the same; for report_advice.c */
-void report_trials(struct report *r);         /* report_trials.c: what was tried */
-void report_ways(struct report *r);           /* report_ways.c: which way call sites go since */
-void report_communicators(struct report *r);  /* report_comms.c */
-void report_nccl(struct report *r);           /* report_nccl.c */
-void report_ranks(struct report *r);          /* report_ranks.c */
-void report_differences(struct report *r);    /* report_differ.c */
-void report_memory(struct report *r);         /* report_memory.c */
-void report_notes(struct report *r);          /* report_notes.c: warnings, errors, what is missing */
-void report_advice(struct report *r);         /* report_advice.c */
-void report_timeline(struct report *r);       /* report_svg.c: HTML only */
-void report_bars(struct report *r);           /* report_bars.c: HTML only */
-void report_figures(struct report *r);        /* report_figures.c: JSON only, behind the sections */
+void report_glance(struct report *r);        /* report_glance.c */
+void report_verdict(struct report *r);       /* report_verdict.c: the first line */
+void report_calls(struct report *r);         /* report_calls.c: the call sites */
+void report_sites(struct report *r);         /* report_sites.c: details of all-gathers */
+void report_scatters(struct report *r);      /* report_scatters.c */
+void report_places(struct report *r);        /* report_places.c: whether buffers are symmetric */
+void report_trials(struct report *r);        /* report_trials.c: what was tried */
+void report_ways(struct report *r);          /* report_ways.c: which way call sites go since */
+void report_communicators(struct report *r); /* report_comms.c */
+void report_nccl(struct report *r);          /* report_nccl.c */
+void report_ranks(struct report *r);         /* report_ranks.c */
+void report_differences(struct report *r);   /* report_differ.c */
+void report_memory(struct report *r);        /* report_memory.c */
+void report_notes(struct report *r);         /* report_notes.c: warnings, errors, what is missing */
+void report_advice(struct report *r);        /* report_advice.c */
+void report_timeline(struct report *r);      /* report_svg.c: HTML only */
+void report_bars(struct report *r);          /* report_bars.c: HTML only */
+void report_figures(struct report *r);       /* report_figures.c: JSON only, behind the sections */
 
 /* report_facts.c. Sums over the processes of the run: of a field of their summary, and of a reason's count, of gathers
  * or of any collective. */
@@ -57,6 +56,9 @@ double report_sum(const struct report *r, enum log_field f);
 uint64_t report_count(const struct report *r, const char *reason);
 uint64_t report_count_of(const struct report *r, enum slr_collective_id op, const char *reason);
 bool report_has_summary(const struct report *r);
+
+/* Calls of all collectives that the ring had. */
+double report_moved(const struct report *r);
 
 /* The ranks with calls whose logs do not say how many there were in all: how many, and a list of them. */
 unsigned report_endless(const struct report *r, char *list, size_t room);
@@ -109,10 +111,6 @@ const char *report_reason_words(char *buf, size_t size, const char *reason);
 extern const struct column caller_columns[2];
 void report_caller_rows(struct table *t, const char *site, const struct slr_names *names);
 void report_callers(struct report *r, struct table *t); /* with what the names are; nothing without rows */
-
-/* advice_joins.c, for report_advice.c. */
-void advise_joins(struct report *r);    /* what comes between gathers and GEMMs */
-void advise_readings(struct report *r); /* GEMMs that read something else */
 
 /* For report_differ.c. */
 void differ_counts(struct report *r, struct table *t); /* differ_counts.c */

@@ -14,8 +14,10 @@ static void write_details(struct report *r)
 
 static void write_sections(struct report *r)
 {
-    report_glance(r);
+    out_begin(r->o, "slipring report");
+    report_verdict(r);
     report_advice(r);
+    report_glance(r);
     if (r->o->html) {
         report_timeline(r);
         report_bars(r);

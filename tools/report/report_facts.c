@@ -11,6 +11,11 @@ double report_sum(const struct report *r, enum log_field f)
     return sum;
 }
 
+double report_moved(const struct report *r)
+{
+    return report_sum(r, F_SUBSTITUTED) + report_sum(r, F_SCATTERS_SUBSTITUTED) + report_sum(r, F_REDUCES_SUBSTITUTED);
+}
+
 uint64_t report_count_of(const struct report *r, enum slr_collective_id op, const char *reason)
 {
     uint64_t n = 0;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The run at a glance: the head of a report. */
+/* The run at a glance. */
 #include <inttypes.h>
 #include <string.h>
 #include <time.h>
@@ -230,8 +230,7 @@ static void put_settings(struct report *r, struct table *t)
 void report_glance(struct report *r)
 {
     struct table t = {.columns = columns, .n = 2};
-    out_begin(r->o, "slipring report");
-    report_verdict(r);
+    out_section(r->o, "run", "The run");
     put_when(r, &t);
     put_program(r, &t);
     put_where(r, &t);

@@ -3,7 +3,7 @@
 #include <inttypes.h>
 #include <string.h>
 #include "tools/common/utf8.h"
-#include "tools/report/report.h"
+#include "tools/report/advice.h"
 
 enum { SHOWN = 30, TEXT_SHOWN = 220 };
 
@@ -103,17 +103,24 @@ static void list_missing(const struct model *m, const struct comm *c, char *list
     }
 }
 
+uint32_t report_absent(const struct report *r, const struct comm *c, char *list, size_t room)
+{
+    const uint32_t absent = strcmp(c->name, "?") == 0 ? 0 : c->nranks - logged_ranks(r->m, c);
+    *list = '\0';
+    if (absent)
+        list_missing(r->m, c, list, room);
+    return absent;
+}
+
 static void missing_ranks(struct report *r)
 {
     for (size_t i = 0; i < r->run->comms.n; i++) {
         const struct comm *c = &r->m->comms.at[r->run->comms.at[i]];
-        char list[200] = "";
-        uint32_t absent = strcmp(c->name, "?") == 0 ? 0 : c->nranks - logged_ranks(r->m, c);
-        if (!absent)
-            continue;
-        list_missing(r->m, c, list, sizeof list);
-        out_item(r->o, "Communicator %s has %" PRIu32 " ranks; there is no log of %s %s%s.", c->name, c->nranks,
-                 absent == 1 ? "rank" : "ranks", list, absent > 16 ? ", ..." : "");
+        char list[200];
+        const uint32_t absent = report_absent(r, c, list, sizeof list);
+        if (absent)
+            out_item(r->o, "Communicator %s has %" PRIu32 " ranks; there is no log of %s %s%s.", c->name, c->nranks,
+                     absent == 1 ? "rank" : "ranks", list, absent > 16 ? ", ..." : "");
     }
 }
 

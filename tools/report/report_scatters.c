@@ -4,9 +4,9 @@
 #include <inttypes.h>
 #include <string.h>
 #include "base/reason.h"
-#include "tools/report/report.h"
+#include "tools/report/advice.h"
 
-enum { ALIGN = 256, SLOTS = 2, WRONG_LEAST = 8 };
+enum { ALIGN = 256, SLOTS = 2, WRONG_LEAST = 8, ONCE = 8 }; /* ONCE: fewer calls are no part of a loop */
 
 /* All calls of one shape, on all ranks. */
 struct scatter_site {
@@ -287,22 +287,6 @@ void report_scatters(struct report *r)
 
 /* ---- what to do ---- */
 
-/* X(reason, what to do) where that is a setting or a change of the program. */
-static const struct {
-    enum slr_reason reason;
-    const char *cure;
-} cures[] = {
-    {SLR_R_SCATTER_OFF, "SLIPRING_REDUCE_SCATTER=auto lets them be tried behind the GEMMs that compute what they send"},
-    {SLR_R_REDUCE_OFF, "SLIPRING_ALL_REDUCE=auto, without SLIPRING_STRICT, lets them be tried"},
-    {SLR_R_SCATTER_TYPE,
-     "sums and averages of bf16, fp16 and fp32 can be replaced; an average instead of a sum that NCCL multiplies"},
-    {SLR_R_SCATTER_KERNEL, "the line sums_off of the log says what the driver answered; the driver of that rank is "
-                           "too old for the code, or has no memory for it"},
-    {SLR_R_TOO_SMALL, "lower SLIPRING_MIN_BYTES if they matter"},
-    {SLR_R_NONBLOCKING, "make the communicator blocking (ncclConfig_t.blocking = 1)"},
-    {SLR_R_NOT_TRACKED, "load the library from the start of the process, so that it sees the communicator made"},
-};
-
 /* "Reduce-scatter #2". */
 static const char *name_of(char buf[FORM_ROOM], const struct report *r, const struct scatter_site *s)
 {
@@ -311,17 +295,45 @@ static const char *name_of(char buf[FORM_ROOM], const struct report *r, const st
     return buf;
 }
 
-static void advise_room(struct report *r, const struct scatter_site *s)
+/* Bytes of a shard that the two slots hold of each other rank, as its ranks have told; 0: not told. */
+static uint64_t slots_hold(const struct report *r, const struct comm *c)
+{
+    uint64_t slot = 0;
+    for (size_t k = 0; k < c->members.n; k++) {
+        const uint64_t own = r->m->members.at[c->members.at[k]].slot_bytes;
+        slot = own && (!slot || own < slot) ? own : slot;
+    }
+    return c->nranks > 1 ? slot * SLOTS / (c->nranks - 1) / ALIGN * ALIGN : 0;
+}
+
+/* ns that a rank stood still for its calls, as far as they were traced. */
+static double cost_of(const struct report *r, const struct scatter_site *s)
+{
+    const struct comm *c = &r->m->comms.at[s->comm];
+    const uint64_t every = r->m->members.at[c->members.at[0]].every;
+    double sum = 0;
+    for (size_t i = 0; i < s->exposed.n; i++)
+        sum += (double)s->exposed.at[i];
+    return sum / (double)c->members.n * (double)(every ? every : 1);
+}
+
+static void advise_room(struct report *r, struct advices *a, const struct scatter_site *s)
 {
     char name[FORM_ROOM];
-    const uint32_t nranks = r->m->comms.at[s->comm].nranks;
-    const uint64_t area = (s->shard + ALIGN - 1) / ALIGN * ALIGN, all = nranks > 1 ? area * (nranks - 1) : 0;
-    uint64_t mib = ((all + SLOTS - 1) / SLOTS + ((uint64_t)1 << 20) - 1) >> 20;
+    const struct comm *c = &r->m->comms.at[s->comm];
+    const uint64_t area = (s->shard + ALIGN - 1) / ALIGN * ALIGN, all = c->nranks > 1 ? area * (c->nranks - 1) : 0,
+                   mib = ((all + SLOTS - 1) / SLOTS + ((uint64_t)1 << 20) - 1) >> 20, hold = slots_hold(r, c);
     if (has_reason(s, SLR_R_SCATTER_ROOM))
-        out_item(r->o,
-                 "%s does not fit the staging slots: SLIPRING_SLOT_BYTES=%" PRIu64
-                 "M does; with SLIPRING_CACHE_BYTES of at least twice that for each communicator.",
-                 name_of(name, r, s), mib);
+        advice_add(a, ADVICE_ROOM, 0,
+                   "%s does not fit the staging slots: SLIPRING_SLOT_BYTES=%" PRIu64
+                   "M does; with SLIPRING_CACHE_BYTES of at least twice that for each communicator.",
+                   name_of(name, r, s), mib);
+    else if (s->made && hold && s->shard > hold && (has_reason(s, SLR_R_RING) || has_reason(s, SLR_R_GRAPH)))
+        advice_add(a, ADVICE_ROOM, cost_of(r, s),
+                   "%s is sent behind its GEMM and not part by part, as its shards do not fit the staging slots: "
+                   "SLIPRING_SLOT_BYTES=%" PRIu64
+                   "M is room enough; with SLIPRING_CACHE_BYTES of at least twice that for each communicator.",
+                   name_of(name, r, s), mib);
 }
 
 static bool tried(const struct report *r, const struct scatter_site *s)
@@ -332,59 +344,55 @@ static bool tried(const struct report *r, const struct scatter_site *s)
         for (size_t i = 0; i < b->trials.n; i++)
             if (b->trials.at[i].site.op == s->op && b->trials.at[i].site.shard == s->shard)
                 return true;
+        for (size_t i = 0; i < b->ways.n; i++) /* by what the program takes, without times of its own */
+            if (b->ways.at[i].site.op == s->op && b->ways.at[i].site.shard == s->shard &&
+                strcmp(b->ways.at[i].reason, "unmeasured") != 0)
+                return true;
     }
     return false;
 }
 
-static void advise_untried(struct report *r, const struct scatter_site *s)
+static void advise_untried(struct report *r, struct advices *a, const struct scatter_site *s)
 {
-    char name[FORM_ROOM];
+    char name[FORM_ROOM], words[UNTRIED_ROOM];
+    uint64_t calls;
     if (!has_reason(s, SLR_R_SCATTER_UNTRIED) || tried(r, s))
         return;
-    out_item(r->o,
-             "%s: its ways were not tried to the end: the program made too few such calls, or has SLIPRING_TRIALS=0 or "
-             "CUBLAS_WORKSPACE_CONFIG set. SLIPRING_%s=always uses the ring from the first call on.",
-             name_of(name, r, s), slr_setting_rows[slr_collectives[s->op].setting].name);
+    const enum untried why = untried_why(r, &r->m->comms.at[s->comm], s->op, s->shard, &calls);
+    if (why == UNTRIED_FEW && calls < ONCE)
+        return;
+    advice_add(a, ADVICE_REST, 0,
+               "%s: ring and NCCL were not compared to the end: %s%s. SLIPRING_%s=always uses the ring from the first "
+               "call on.",
+               name_of(name, r, s), untried_words(words, r, why, calls),
+               report_count(r, slr_reason_name(SLR_R_GRAPH)) ? ", outside of CUDA graphs, in which nothing is tried"
+                                                             : "",
+               slr_setting_rows[slr_collectives[s->op].setting].name);
 }
 
 /* Each wrong guess has cost a GEMM in parts. */
-static void advise_guesses(struct report *r)
+static void advise_guesses(struct report *r, struct advices *a)
 {
     const double made = report_sum(r, F_SCATTERS_PRODUCED), used = report_sum(r, F_SCATTERS_FUSED);
-    if (made - used >= WRONG_LEAST && made - used > made / 4)
-        out_item(r->o,
-                 "%.0f of %.0f GEMMs that were computed in blocks were not followed by the call that was expected to "
-                 "send what they compute: something else is put on a stream of the device in between, or GEMMs of the "
-                 "same shape also have other uses. Move what is in between, or SLIPRING_REDUCE_SCATTER=off, and "
-                 "SLIPRING_ALL_REDUCE=off, keep those GEMMs whole.",
-                 made - used, made);
+    const double calls = report_sum(r, F_SCATTERS) + report_sum(r, F_REDUCES);
+    if (made - used >= WRONG_LEAST && made - used > made / 4 && made - used > calls / 16) /* else it has been learnt */
+        advice_add(
+            a, ADVICE_REST, 0,
+            "%.0f of %.0f GEMMs that were computed in blocks, for a reduce-scatter or all-reduce to send each block "
+            "early, were then sent as a whole: something else is put on a stream of the device in between, or GEMMs "
+            "of the same shape have other uses as well. Where what is in between can be moved, blocks are sent while "
+            "the next ones are computed.",
+            made - used, made);
 }
 
-/* "below_min_bytes (3 reduce-scatters, 40 all-reduces of all ranks): ...". */
-static void advise_reason(struct report *r, const char *reason, const char *cure)
-{
-    char who[100] = "";
-    size_t len = 0;
-    for (int id = SLR_ALL_GATHER + 1; id < SLR_COLLECTIVES; id++) {
-        const uint64_t n = report_count_of(r, (enum slr_collective_id)id, reason);
-        if (n && len + 50 < sizeof who)
-            len += (size_t)snprintf(who + len, sizeof who - len, "%s%" PRIu64 " %s%s", len ? ", " : "", n,
-                                    slr_collectives[id].words, n > 1 ? "s" : "");
-    }
-    if (len)
-        out_item(r->o, "%s (%s of all ranks): %s.", reason, who, cure);
-}
-
-void report_scatter_advice(struct report *r)
+void report_scatter_advice(struct report *r, struct advices *a)
 {
     struct found all;
     find(&all, r);
-    for (size_t i = 0; i < sizeof cures / sizeof *cures; i++)
-        advise_reason(r, slr_reason_name(cures[i].reason), cures[i].cure);
     for (size_t i = 0; i < all.n && i < SITES_SHOWN; i++) {
-        advise_room(r, &all.at[i]);
-        advise_untried(r, &all.at[i]);
+        advise_room(r, a, &all.at[i]);
+        advise_untried(r, a, &all.at[i]);
     }
-    advise_guesses(r);
+    advise_guesses(r, a);
     release(&all);
 }
