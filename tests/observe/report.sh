@@ -56,7 +56,7 @@ folded() {
     lines=$(wc -l <"$dir/text")
     [ "$lines" -le 80 ] || fail "$lines lines: $(cat "$dir/text")"
     [ "$(grep -c '^  #' "$dir/text")" = 4 ] || fail "not 4 call sites: $(cat "$dir/text")"
-    has "$dir/text" "#1: all-gather, 32 MiB " "#4: all-gather, 64 KiB " "at  *5 " "13 places of an iteration" "report --details"
+    has "$dir/text" "#1: all-gather, 32 MiB " "#4: all-gather, 64 KiB " "recv buffer: ordinal, at .* 5  *2\$" "13 places of an" "report --details"
     ! grep -q "phase\|ordinal 5" "$dir/text" || fail "phases: $(cat "$dir/text")"
     "$SLIPRING_REPORT" --details "$dir/logs" >"$dir/all"
     for section in "Times of all-gathers" "How gathers ended" "What was decided" "Where buffers lie" "Communicators" "Memory"; do
