@@ -67,10 +67,10 @@ static size_t columns_of(const struct out *o)
 
 void text_wrapped(struct out *o, const char *lead, const char *text)
 {
-    size_t indent = strspn(lead, " -");
+    size_t indent = strlen(lead);
     char *copy = clean(text), *at = copy;
     do {
-        size_t n = fitting(at, columns_of(o) - (at == copy ? strlen(lead) : indent));
+        size_t n = fitting(at, columns_of(o) - indent);
         if (at == copy)
             fputs(lead, o->to);
         else

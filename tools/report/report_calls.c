@@ -14,7 +14,7 @@ struct call {
     const struct site_way *way; /* NULL: not told */
     struct times time;
     double time_sum, hidden_sum;
-    uint64_t seen;          /* calls of one rank, as far as lines show them */
+    uint64_t seen, of_rank; /* calls of one rank, as far as lines show them: the most; of the one that is looked at */
     struct tallies reasons; /* why calls went as they did; n is of no meaning */
     struct slr_names callers;
 };
@@ -27,46 +27,46 @@ static const struct call_site *site_of(const struct report *r, const struct call
 
 /* ---- what lines say of it ---- */
 
-static void add_traced(struct call *c, const struct gather *at, size_t n, uint64_t *calls)
+static void add_traced(struct call *c, const struct gather *g)
 {
-    for (size_t i = 0; i < n; i++) {
-        const struct gather *g = &at[i];
-        const int64_t time = g->end - g->begin;
-        if (g->site != c->site)
-            continue;
-        ++*calls;
-        tally(&c->reasons, g->reason, 1);
-        if (g->pass)
-            continue;
-        vec_push(&c->time, time);
-        c->time_sum += (double)time;
-        c->hidden_sum += g->exposed < time ? (double)(time - g->exposed) : 0;
+    const int64_t time = g->end - g->begin;
+    c->of_rank++;
+    tally(&c->reasons, g->reason, 1);
+    if (g->pass)
+        return;
+    vec_push(&c->time, time);
+    c->time_sum += (double)time;
+    c->hidden_sum += g->exposed < time ? (double)(time - g->exposed) : 0;
+}
+
+static void add_shape(struct call *of, const struct comm *c, const struct shape *h)
+{
+    const uint32_t first = comm_first_site(c, h->op, h->shard);
+    for (uint32_t i = first; i < c->sites.n; i++)
+        if ((h->event == E_SUBSTITUTE || h->event == E_PASS) && c->sites.at[i].first == first)
+            tally(&of[c->sites.at[i].order].reasons, h->reason, 1);
+}
+
+/* `of`: the communicator's, in their order. */
+static void add_member(struct call *of, const struct comm *c, const struct member *b)
+{
+    for (size_t i = 0; i < b->gathers.n; i++)
+        add_traced(&of[c->sites.at[b->gathers.at[i].site].order], &b->gathers.at[i]);
+    for (size_t i = 0; i < b->scatters.n; i++)
+        add_traced(&of[c->sites.at[b->scatters.at[i].site].order], &b->scatters.at[i]);
+    for (size_t i = 0; i < c->sites.n; i++) {
+        of[i].seen = of[i].of_rank > of[i].seen ? of[i].of_rank : of[i].seen;
+        of[i].of_rank = 0;
     }
-}
-
-static void add_shapes(struct call *c, const struct trial_site *what, const struct shape *at, size_t n)
-{
-    for (size_t i = 0; i < n; i++)
-        if ((at[i].event == E_SUBSTITUTE || at[i].event == E_PASS) && at[i].op == what->op &&
-            at[i].shard == what->shard)
-            tally(&c->reasons, at[i].reason, 1);
-}
-
-static void add_member(struct call *c, const struct trial_site *what, const struct member *b)
-{
-    uint64_t calls = 0;
-    if (what->op == SLR_ALL_GATHER)
-        add_traced(c, b->gathers.at, b->gathers.n, &calls);
-    else
-        add_traced(c, b->scatters.at, b->scatters.n, &calls);
-    c->seen = calls > c->seen ? calls : c->seen;
-    add_shapes(c, what, b->shapes.at, b->shapes.n);
-    add_shapes(c, what, b->scatter_shapes.at, b->scatter_shapes.n);
-    for (size_t i = 0; i < b->ways.n; i++)
-        if (b->call_sites.at[b->ways.at[i].number] == c->site) {
-            c->way = &b->ways.at[i];
-            c->teller = b;
-        }
+    for (size_t i = 0; i < b->shapes.n; i++)
+        add_shape(of, c, &b->shapes.at[i]);
+    for (size_t i = 0; i < b->scatter_shapes.n; i++)
+        add_shape(of, c, &b->scatter_shapes.at[i]);
+    for (size_t i = 0; i < b->ways.n; i++) {
+        struct call *told = &of[c->sites.at[b->call_sites.at[b->ways.at[i].number]].order];
+        told->way = &b->ways.at[i];
+        told->teller = b;
+    }
 }
 
 static bool is_here(const void *what, const struct caller *one)
@@ -80,20 +80,11 @@ static bool is_alike(const void *what, const struct caller *one)
     return one->call == 0 && one->op == s->op && one->shard == s->shard;
 }
 
-static void fill(const struct report *r, struct call *c)
+static void name_callers(const struct report *r, struct call *c)
 {
-    const struct comm *comm = &r->m->comms.at[c->comm];
-    const struct trial_site *what = &site_of(r, c)->what;
-    for (size_t i = 0; i < comm->members.n; i++)
-        add_member(c, what, &r->m->members.at[comm->members.at[i]]);
-    for (size_t i = 0; i < r->sites.list.n && what->op == SLR_ALL_GATHER; i++) {
-        const struct site *s = &r->sites.list.at[i];
-        if (s->comm == c->comm && s->number == c->site && !s->pass)
-            c->seen = s->calls > c->seen ? s->calls : c->seen;
-    }
     comm_callers(r->m, c->comm, is_here, c, &c->callers);
     if (c->callers.count == 0)
-        comm_callers(r->m, c->comm, is_alike, what, &c->callers);
+        comm_callers(r->m, c->comm, is_alike, &site_of(r, c)->what, &c->callers);
 }
 
 static void find(const struct report *r, struct calls *all)
@@ -105,9 +96,14 @@ static void find(const struct report *r, struct calls *all)
             vec_add(all);
         for (uint32_t k = 0; k < c->sites.n; k++)
             all->at[first + c->sites.at[k].order] = (struct call){.comm = r->run->comms.at[i], .site = k};
+        for (size_t k = 0; k < c->members.n && c->sites.n; k++)
+            add_member(&all->at[first], c, &r->m->members.at[c->members.at[k]]);
     }
-    for (size_t i = 0; i < all->n; i++)
-        fill(r, &all->at[i]);
+    for (size_t i = 0; i < r->sites.list.n; i++) { /* what places show of calls that were not traced */
+        const struct site *s = &r->sites.list.at[i];
+        struct call *c = &all->at[call_site_number(&r->sites, s->comm, s->number) - 1];
+        c->seen = !s->pass && s->calls > c->seen ? s->calls : c->seen;
+    }
 }
 
 static void free_call(struct call *c)
@@ -322,12 +318,13 @@ static void put_table(struct report *r, struct calls *all, size_t left)
         out_say(r->o, "%zu more, that move less, are not listed%s.", left, r->details ? "" : ": `--details`");
 }
 
-static void put_callers(struct report *r, const struct calls *all)
+static void put_callers(struct report *r, struct calls *all)
 {
     struct table t = {.columns = caller_columns, .n = 2};
     for (size_t i = 0; i < all->n; i++) {
-        const struct call *c = &all->at[i];
+        struct call *c = &all->at[i];
         char name[CALL_SITE];
+        name_callers(r, c);
         report_caller_rows(&t, report_call_site(name, &r->sites, c->comm, c->site), &c->callers);
     }
     report_callers(r, &t);
