@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Recomputes a report's figures from the raw log lines, and reads the page and the trace with readers of their own.
 
-    check_figures.py --report SLIPRING_REPORT --trace SLIPRING_TRACE [--want-fused] [--want-arrows] [--want-tried] [--twice] FOLDER
+    check_figures.py --report SLIPRING_REPORT --trace SLIPRING_TRACE [--want-fused] [--want-arrows] [--want-tried] [--want-contexts] [--twice] FOLDER
 
 Fails with a line for each figure that is not what the lines say.
 """
@@ -232,6 +232,17 @@ def block(text, title):
     """The first table of a section."""
     lines = itertools.dropwhile(lambda l: not l.startswith("  "), section(text, title).split("\n"))
     return text_rows(list(itertools.takewhile(lambda l: l.startswith("  "), lines)))
+
+
+def check_contexts(lines):
+    """Where each call of each rank was traced: of a site there are as many as the library says in the end, but for those of NCCL that no line is about."""
+    calls = collections.Counter((x["pid"], size_of(x), x["site"]) for x in lines if x["event"] in ("gather", "scatter"))
+    ways = [x for x in lines if x["event"] == "site_way"]
+    check(len({x["context"] for x in lines if x["event"] == "gather"}) > 2, "no two call sites of gathers")
+    for way in ways:
+        n, gather = calls[way["pid"], size_of(way), way["site"]], way["op"] == "allgather"
+        lost = any(x["dropped"] or x["failed"] or x["unfinished"] for x in lines if x["event"] == "trace_end")
+        check(n == way["calls"] if gather and not lost else n <= way["calls"], "%d traced calls of %s, not %d" % (n, way["called"], way["calls"]))
 
 
 def communicators(text):
@@ -480,6 +491,7 @@ def main():
     p.add_argument("--want-fused", action="store_true")
     p.add_argument("--want-arrows", action="store_true")
     p.add_argument("--want-tried", action="store_true")
+    p.add_argument("--want-contexts", action="store_true")
     p.add_argument("--twice", action="store_true", help="give each file a second time, as a copy")
     p.add_argument("folder")
     options = p.parse_args()
@@ -488,6 +500,8 @@ def main():
     check(any(x["event"] in ("gather", "scatter") for x in lines), "no gather in the logs")
     check(not options.want_fused or any(x.get("ended") == "fused" for x in lines), "no fused gather in the logs")
     check(not options.want_tried or any(x["event"] == "tried" for x in lines), "no line tried in the logs")
+    if options.want_contexts:
+        check_contexts(lines)
     with tempfile.TemporaryDirectory() as dir:
         page, trace, inputs = os.path.join(dir, "r.html"), os.path.join(dir, "t.json"), [options.folder]
         if options.twice:

@@ -396,7 +396,7 @@ record_tried() {
 record_scatters() {
     LD_LIBRARY_PATH="$SOFTGPU_DIR${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}" "$LAUNCHER" run --lib "$SLIPRING_LIB" --set min_bytes=0 --set trials=1 \
         --set trials_after=2 --set slot_bytes=64K --set flop_per_byte=0 --record "$dir/logs" -- "$SCATTER" loop 2 >"$dir/out"
-    python3 "$here/check_figures.py" "${tools[@]}" --want-tried "$dir/logs"
+    python3 "$here/check_figures.py" "${tools[@]}" --want-tried --want-contexts "$dir/logs"
     "$SLIPRING_REPORT" --details "$dir/logs" >"$dir/text"
     has "$dir/text" "^Reduce-scatters" "sent"
     # Replays have times, too.
