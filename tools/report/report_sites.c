@@ -48,7 +48,7 @@ static void figures(struct report *r, const size_t *chosen, size_t n)
 {
     static const struct column columns[] = {
         {"call site", false, true}, {"went to", false, true}, {"calls", true, false}, {"median", true, false},
-        {"p90", true, false},        {"exposed", true, false}, {"late", true, false},  {"overlap", true, false}};
+        {"p90", true, false},       {"exposed", true, false}, {"late", true, false},  {"overlap", true, false}};
     struct table t = {.columns = columns, .n = sizeof columns / sizeof *columns};
     for (size_t i = 0; i < n; i++)
         put_figures(&t, r, chosen[i]);
@@ -150,7 +150,7 @@ static void put_decision(struct table *t, const struct report *r, size_t i)
 static void decisions(struct report *r, const size_t *chosen, size_t n)
 {
     static const struct column columns[] = {
-        {"call site", false, true}, {"decision: how it ended", false, true},  {"type", false, true},
+        {"call site", false, true},  {"decision: how it ended", false, true},  {"type", false, true},
         {"fused GEMM", false, true}, {"how peers get the shard", false, true}, {"buffers", false, true}};
     struct table t = {.columns = columns, .n = sizeof columns / sizeof *columns};
     for (size_t i = 0; i < n; i++)
@@ -163,7 +163,7 @@ static void endings(struct report *r, const size_t *chosen, size_t n)
 {
     static const struct column columns[] = {
         {"call site", false, true}, {"ended", false, true},   {"gathers", true, false},       {"median", true, false},
-        {"exposed", true, false},    {"overlap", true, false}, {"median overlap", true, false}};
+        {"exposed", true, false},   {"overlap", true, false}, {"median overlap", true, false}};
     struct table t = {.columns = columns, .n = 7};
     for (size_t i = 0; i < n; i++) {
         const struct site *s = &r->sites.list.at[chosen[i]];

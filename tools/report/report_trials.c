@@ -148,7 +148,7 @@ static void say_all_duels(struct shown *s)
 
 void report_trials(struct report *r)
 {
-    static const struct column columns[] = {{"call site", false, true},   {"GEMM: m, n, k, ops, types", false, true},
+    static const struct column columns[] = {{"call site", false, true},    {"GEMM: m, n, k, ops, types", false, true},
                                             {"calls, clock", false, true}, {"ring", true, false},
                                             {"NCCL", true, false},         {"whole", true, false},
                                             {"parts: time", false, true},  {"chosen", false, true},

@@ -143,7 +143,7 @@ static void put_member(void *ctx, const struct comm *c, const struct member *b)
 
 void report_ways(struct report *r)
 {
-    static const struct column columns[] = {{"call site", false, true},  {"calls", true, false},
+    static const struct column columns[] = {{"call site", false, true},   {"calls", true, false},
                                             {"way", false, false},        {"why", false, true},
                                             {"since: ring", true, false}, {"NCCL", true, false}};
     struct shown s = {.sites = &r->sites, .table = {.columns = columns, .n = sizeof columns / sizeof *columns}};
