@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A file that a tool writes: all of it or nothing. It is written beside its place, under a name of its own, and renamed
- * when it is whole; what stands there already, and where nothing can be renamed (a device, a pipe), is written to as it is.
- * Links are followed. */
+ * when it is whole. Where nothing can be renamed, as for a device or a pipe, it is written in place. Links are
+ * followed. */
 #ifndef SLR_TOOLS_OUTPUT_H
 #define SLR_TOOLS_OUTPUT_H
 

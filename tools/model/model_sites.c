@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The call sites of a communicator: those whose ways its rank 0 has told, in that order; then what calls show besides. */
+/* The call sites of a communicator: those whose ways its rank 0 has told, in that order; then what calls show. */
 #include <stdlib.h>
 #include <uthash.h>
 #include "tools/model/model_tables.h"

@@ -129,8 +129,8 @@ static uint32_t number_of(struct member *b, const struct trial_site *s)
 }
 
 /* The first site of a size gets its context when that has come often, and another one when the size's GEMMs come in
- * another form; lines before that have 0, or the old one. Of its lines site_way, which are in the order of the library's
- * sites, the first has what it is in the end. */
+ * another form; lines before that have 0, or the old one. Of its lines site_way, in the order of the library's sites,
+ * the first has what it is in the end. */
 static uint64_t context_of(const struct member *b, const struct trial_site *s)
 {
     const struct trial_site *first = NULL;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The text form: tables with their widest breakable columns narrowed until they fit; one that does not even so is a list
- * of its rows, a line for each cell. */
+/* The text form: tables with their widest breakable columns narrowed until they fit; one that does not even so is a
+ * list of its rows, a line for each cell. */
 #include <stdlib.h>
 #include <string.h>
 #include "tools/common/utf8.h"

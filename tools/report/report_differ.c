@@ -56,7 +56,7 @@ static const char *label_of_crank(const struct report *r, const struct comm *c, 
     return "a rank without log";
 }
 
-/* Buffers that differ in one thing, and the rank that is away: at how many places of the iteration, of which the first is
+/* Buffers that differ in one thing, and the rank that is away: at how many places of the iteration; the first is
  * told. */
 struct away {
     const struct comm *comm;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Any bytes as a log: read, put in order, and written as text, page, JSON and trace. With libFuzzer's main (fuzz_logs.sh), or
- * with the one below, which changes sound logs by a seed. */
+/* Any bytes as a log: read, put in order, and written as text, page, JSON and trace. With libFuzzer's main
+ * (fuzz_logs.sh), or with the one below, which changes sound logs by a seed. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
