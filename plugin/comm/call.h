@@ -72,6 +72,7 @@ struct slr_call {
     struct slr_consumer made; /* of a reduce-scatter: the GEMM that has computed what it sends; m 0: none */
     uint64_t caller;          /* who makes it: callers/callers.h; 0: not asked for, not known */
     bool measured;            /* its time counts in the trials (trials.h) */
+    uint64_t context;         /* of its call site there; 0: it has none */
     bool verify;              /* moved to the ring, and one of the sample that is compared with NCCL (verify.h) */
     CUdeviceptr reference;    /* NCCL's result while it is compared */
     /* Likewise, of a reduce-scatter. */

@@ -197,6 +197,7 @@ void slr_timeline_describe(struct slr_timed *m, const struct slr_call *call)
     m->what = call->flow->kind;
     m->reason = call->why;
     m->shard = call->shard;
+    m->context = call->context;
     m->count = call->count;
     m->type = call->type;
     m->in_place = slr_call_in_place(call);

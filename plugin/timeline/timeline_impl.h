@@ -22,6 +22,7 @@ struct slr_timed {
     const char *func;                  /* SLR_TIMED_OTHER */
     const struct slr_collective *what; /* of a call of the ring's, or one of those that NCCL has */
     size_t shard, count;
+    uint64_t context; /* slr_call's */
     ncclDataType_t type;
     bool in_place;
     CUstream stream;

@@ -149,12 +149,12 @@ static void write_gather(const struct reading *r)
     if (m->kind == SLR_TIMED_RING)
         count(r);
     slr_log_asked("gather",
-                  "comm=%s crank=%d call=%llu decision=%s reason=%s shard=%zu count=%zu dtype=%s in_place=%d stream=%p "
-                  "recv=%p send=%p pieces=%u chunks=%u slot=%u place=%u push=%u begin=%llu end=%llu ended=%s "
-                  "exposed=%llu spans=%u cut=%u error=%llu",
-                  c->name, c->rank, llu(m->number), decision(m), slr_reason_name(m->reason), m->shard, m->count,
-                  slr_type_name(m->type), (int)m->in_place, (void *)m->stream, m->recv, m->send, m->pieces, m->chunks,
-                  m->deliveries[SLR_BY_SLOT], m->deliveries[SLR_ZERO_COPY] + m->deliveries[SLR_AS_EXPECTED],
+                  "comm=%s crank=%d call=%llu decision=%s reason=%s shard=%zu context=%llx count=%zu dtype=%s "
+                  "in_place=%d stream=%p recv=%p send=%p pieces=%u chunks=%u slot=%u place=%u push=%u begin=%llu "
+                  "end=%llu ended=%s exposed=%llu spans=%u cut=%u error=%llu",
+                  c->name, c->rank, llu(m->number), decision(m), slr_reason_name(m->reason), m->shard, llu(m->context),
+                  m->count, slr_type_name(m->type), (int)m->in_place, (void *)m->stream, m->recv, m->send, m->pieces,
+                  m->chunks, m->deliveries[SLR_BY_SLOT], m->deliveries[SLR_ZERO_COPY] + m->deliveries[SLR_AS_EXPECTED],
                   m->deliveries[SLR_CORRECTED], llu(r->begin), llu(r->end),
                   m->kind == SLR_TIMED_RING ? slr_reason_name(m->ended) : "-", llu(r->exposed), m->timing.spans,
                   m->timing.cut, llu(r->error));
@@ -166,13 +166,13 @@ static void write_scatter(const struct reading *r)
     const struct slr_timed *m = r->m;
     slr_log_asked(
         "scatter",
-        "op=%s comm=%s crank=%d call=%llu decision=%s reason=%s shard=%zu count=%zu dtype=%s in_place=%d "
+        "op=%s comm=%s crank=%d call=%llu decision=%s reason=%s shard=%zu context=%llx count=%zu dtype=%s in_place=%d "
         "stream=%p recv=%p send=%p pieces=%u parts=%u begin=%llu end=%llu ended=%s exposed=%llu spans=%u cut=%u "
         "error=%llu",
-        m->what->op, c->name, c->rank, llu(m->number), decision(m), slr_reason_name(m->reason), m->shard, m->count,
-        slr_type_name(m->type), (int)m->in_place, (void *)m->stream, m->recv, m->send, m->pieces, m->chunks,
-        llu(r->begin), llu(r->end), m->ended == SLR_R_FUSED ? slr_reason_name(m->ended) : "whole", llu(r->exposed),
-        m->timing.spans, m->timing.cut, llu(r->error));
+        m->what->op, c->name, c->rank, llu(m->number), decision(m), slr_reason_name(m->reason), m->shard,
+        llu(m->context), m->count, slr_type_name(m->type), (int)m->in_place, (void *)m->stream, m->recv, m->send,
+        m->pieces, m->chunks, llu(r->begin), llu(r->end), m->ended == SLR_R_FUSED ? slr_reason_name(m->ended) : "whole",
+        llu(r->exposed), m->timing.spans, m->timing.cut, llu(r->error));
 }
 
 static void write_span(const struct reading *r, const struct slr_timed_span *s)

@@ -196,6 +196,7 @@ static enum slr_reason next(struct slr_call *call)
         if (kind->produced && t->now.site >= 0)
             slr_form_note(t, slr_trials_first(t, t->now.site), call->made.m ? slr_consumer_hash(&call->made) : 0);
     }
+    call->context = t->now.site >= 0 ? t->site[t->now.site].context : 0;
     call->measured = t->now.site >= 0 && count(t, &t->site[t->now.site], slr_in_group(), &call->made);
     t->site_before = t->now.site;
     /* Where no GEMM was expected to make what it sends, whether one did or not: its time is not in the row's. */

@@ -12,6 +12,7 @@ import copy
 import glob
 import json
 import os
+import re
 import random
 import subprocess
 import sys
@@ -175,7 +176,8 @@ def raw_cases(lines):
 
 def run(command):
     done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=60)
-    return done.returncode, done.stdout, done.stderr.decode("utf-8", "replace")
+    told = re.sub(r"^slipring: .*: \d+ bytes written\n", "", done.stderr.decode("utf-8", "replace"), flags=re.M)
+    return done.returncode, done.stdout, told
 
 
 def complaints(case, path, status, told):

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Recomputes a report's figures from the raw log lines, and reads the page and the trace with readers of their own.
 
-    check_figures.py --report SLIPRING_REPORT --trace SLIPRING_TRACE [--want-fused] [--want-arrows] [--want-tried] [--twice] FOLDER
+    check_figures.py --report SLIPRING_REPORT --trace SLIPRING_TRACE [--want-fused] [--want-arrows] [--want-tried] [--want-contexts] [--twice] FOLDER
 
 Fails with a line for each figure that is not what the lines say.
 """
@@ -52,37 +52,50 @@ def read(folder):
     return lines
 
 
-def site_of(gather, phases):
-    if gather["decision"] == "pass":
-        return ("passed", gather["reason"], gather["shard"])
-    before = [p for p in phases[gather["comm"]].values() if p["first"] <= gather["call"]]
-    if not before:
-        return ("by shape", gather["shard"])
-    p = max(before, key=lambda q: q["phase"])
-    return ("site", p["phase"], (gather["call"] - p["first"]) % p["period"])
+def size_of(line):
+    return line["comm"], line.get("op", "allgather"), line["shard"]
 
 
-def phases_of(lines, options):
-    """As make_logs.py makes them, on its communicator; of other logs as the report finds them, which tests/observe checks."""
-    found = []
-    for line in lines:
-        if line["event"] == "places" and line["first"] == 1 and line["comm"].startswith("c0ffee"):
-            ids = line["ids"].split(",")
-            found.append({"event": "phase", "comm": line["comm"], "phase": 1, "first": 1, "period": ids.index(ids[0], 1)})
-    if not found:
-        for comm in json.loads(run(options.report, "--json", "-", options.folder))["places"]:
-            found += [{**phase, "event": "phase", "comm": comm["communicator"]} for phase in comm["phases"]]
-    return found
+def bytes_text(n):
+    """As the report has it: three digits that count, or all where it is a whole number."""
+    for unit in BYTES:
+        if n < 1024 or unit == "TiB":
+            break
+        n /= 1024
+    return "%d %s" % (n, unit) if n == int(n) and n < 1e6 else "%.*f %s" % (2 if n < 9.995 else 1 if n < 99.95 else 0, n, unit)
+
+
+def name_sites(lines):
+    """Gives lines of calls and of trials their call site, and a label. Of a size the sites are in the order of the lines site_way, then tried, then of the calls.
+    Context 0, and one that is not told where sites have told their ways, is that of the size's first site."""
+    events = ("site_way", "tried", "gather", "scatter")
+    contexts, told_ways = collections.defaultdict(list), {size_of(x) for x in lines if x["event"] == "site_way"}
+    of = sorted((x for x in lines if x["event"] in events), key=lambda x: (events.index(x["event"]), x.get("decision") == "pass", x.get("call", x["ts"])))
+    for line in of:
+        known, context = contexts[size_of(line)], line.get("context", "0")
+        first = known and (context == "0" or line["event"] != "site_way" and context not in known and size_of(line) in told_ways)
+        if not first and known == ["0"] and context != "0" and not any(x["event"] in ("site_way", "tried") and size_of(x) == size_of(line) for x in of):
+            known[0] = context
+            for x in of:
+                x.update({"site": context} if x.get("site") == "0" and size_of(x) == size_of(line) else {})
+        line["site"] = known[0] if first else context
+        if line["site"] not in known:
+            known.append(line["site"])
+    for line in of:
+        known = contexts[size_of(line)]
+        line["label"] = " (%c)" % (ord("a") + known.index(line["site"])) if len(known) > 1 else ""
+        line["called"] = "%s, %s%s" % (WORDS.get(size_of(line)[1], "all-gather"), bytes_text(line["shard"]), line["label"])
+
+
+def site_of(gather):
+    return gather["called"], "ring" if gather["decision"] == "ring" else "NCCL: " + gather["reason"]
 
 
 def sites(lines):
-    phases, found = collections.defaultdict(dict), collections.defaultdict(list)
-    for line in lines:
-        if line["event"] == "phase":
-            phases[line["comm"]].setdefault(line["phase"], line)
+    found = collections.defaultdict(list)
     for line in lines:
         if line["event"] == "gather":
-            found[site_of(line, phases)].append(line)
+            found[site_of(line)].append(line)
     return found
 
 
@@ -90,21 +103,9 @@ def section(text, title):
     return re.search(r"^%s\n-+\n(.*?)(?:\n\n|\Z)" % re.escape(title), text, re.S | re.M).group(1)
 
 
-def reasons_of(text):
-    """Why the passed sites were passed, by label."""
-    lines = itertools.takewhile(lambda l: not l.startswith("  reason "), section(text, "What was decided, and why").split("\n"))
-    rows = text_rows([l for l in lines if l.startswith("  ")])
-    return {row[0]: row[1].split(" ")[1] for row in rows if row[1].startswith("NCCL: ")}
-
-
-def key_of_row(label, shape, reasons):
-    if label in reasons:
-        return ("passed", reasons[label], number(" ".join(shape.split(" ")[:2]), BYTES))
-    label = label.split(": ")[1]
-    m = re.match(r"site (\d+)(?:, phase (\d+))?$", label)
-    if m:
-        return ("site", int(m.group(2) or 1), int(m.group(1)))
-    return (label, number(" ".join(shape.split(" ")[:2]), BYTES))
+def name_of(label):
+    """Without its number: names of one communicator are not those of another, numbers of all are."""
+    return label.split(": ", 1)[1]
 
 
 def late_of(gathers):
@@ -115,16 +116,15 @@ def late_of(gathers):
     return [min(g["exposed"], last[g["comm"], g["decision"], g["call"]] - g["begin"]) for g in gathers]
 
 
-def check_row(row, raw, nranks, reasons):
-    label, shape, calls, gathered, median, p90, exposed, late, overlap = row
-    g = raw.pop(key_of_row(label, shape, reasons), None)
+def check_row(row, raw):
+    label, went, calls, median, p90, exposed, late, overlap = row
+    g = raw.pop((name_of(label), went), None)
     if g is None:
         return check(False, "row %s has no lines" % label)
     time = [x["end"] - x["begin"] for x in g]
     hidden = sum(max(0, t - x["exposed"]) for t, x in zip(time, g))
     most = max(collections.Counter((x["pid"], x["crank"]) for x in g).values())
     check(int(calls) == most, "%s: %s calls, not %d" % (label, calls, most))
-    check(near(number(gathered, BYTES), most * nranks * g[0]["shard"]), "%s: gathered %s" % (label, gathered))
     for name, shown, exact in [("median", median, percentile(time, 50)), ("p90", p90, percentile(time, 90)),
                                ("exposed", exposed, percentile([x["exposed"] for x in g], 50)), ("late", late, percentile(late_of(g), 50))]:
         check(near(number(shown, UNITS), exact), "%s: %s is %s, not %d ns" % (label, name, shown, exact))
@@ -135,20 +135,23 @@ def check_decisions(text, lines):
     """Whether the program or graphs have made a site's calls."""
     table = [l for l in section(text, "What was decided, and why").split("\n") if l.startswith("  ")]
     rows = text_rows(list(itertools.takewhile(lambda l: not l.startswith("  reason "), table)))
-    shown = {key_of_row(row[0], "", {}): row[1].split(":")[0] for row in rows if re.match(r"#\d+: site", row[0]) and not row[1].startswith("NCCL")}
-    want = {key: " and ".join(sorted({g["reason"] for g in gathers}, reverse=True)) for key, gathers in sites(lines).items() if key[0] == "site"}
+    shown = {name_of(row[0]): row[1].split(":")[0] for row in rows[1:] if not row[1].startswith("NCCL")}
+    want = {name: " and ".join(sorted({g["reason"] for g in gathers}, reverse=True)) for (name, went), gathers in sites(lines).items() if went == "ring"}
     check(shown == want, "decisions %s, not %s" % (shown, want))
 
 
 def check_endings(text, lines):
-    raw, seen = collections.defaultdict(list), 0
-    for key, gathers in sites(lines).items():
+    raw = collections.defaultdict(list)
+    for (name, went), gathers in sites(lines).items():
         for g in gathers:
-            if g["decision"] == "ring":
-                raw[key, g["ended"]].append(g)
-    for row in [re.split(r"  +", l.strip()) for l in section(text, "How gathers ended").split("\n") if re.match(r"  #\d+: site", l)]:
-        label, ended, count, median, exposed, overlap, middle = row
-        g, seen = raw[key_of_row(label, "", {}), ended], seen + 1
+            if went == "ring":
+                raw[name, g["ended"]].append(g)
+    rows = block(text, "How gathers ended")[1:]
+    for label, ended, count, median, exposed, overlap, middle in rows:
+        g = raw[name_of(label), ended]
+        if not g:
+            check(False, "%s never ended by %s" % (label, ended))
+            continue
         time = [x["end"] - x["begin"] for x in g]
         hidden = 100 * sum(max(0, t - x["exposed"]) for t, x in zip(time, g)) / sum(time)
         shares = [max(0, t - x["exposed"]) / t for t, x in zip(time, g)]
@@ -157,17 +160,43 @@ def check_endings(text, lines):
         check(near(number(median, UNITS), percentile(time, 50)), "%s %s: median %s" % (label, ended, median))
         check(near(number(exposed, UNITS), percentile([x["exposed"] for x in g], 50)), "%s %s: exposed %s" % (label, ended, exposed))
         check(abs(float(overlap[:-1]) - hidden) <= 0.51, "%s %s: overlap %s, not %.2f" % (label, ended, overlap, hidden))
-    want = sum(1 for key, _ in raw if key[0] == "site")
-    check(seen == want, "%d rows of endings, not %d" % (seen, want))
+    check(len(rows) == len(raw), "%d rows of endings, not %d" % (len(rows), len(raw)))
+
+
+def check_calls(text, lines):
+    """The table of call sites: a row for each, whatever way its calls went."""
+    head, *rows = block(text, "Call sites")
+    want = {x["called"] for x in lines if "called" in x}
+    for x in lines: # sizes that only lines of shapes show
+        if x["event"] in ("substitute", "pass", "place") and not any(size_of(x) == size_of(y) for y in lines if "called" in y):
+            want.add("%s, %s" % (WORDS.get(x["op"], "all-gather"), bytes_text(x["shard"])))
+    names = [name_of(row[0]) for row in rows]
+    check(sorted(set(names)) == sorted(want), "call sites %s, not %s" % (sorted(set(names)), sorted(want)))
+    check([row[0].split(":")[0] for row in rows] == ["#%d" % (i + 1) for i in range(len(rows))], "numbers of the call sites")
+    for row in rows:
+        cells = dict(zip(head, row))
+        of = [x for x in lines if x.get("called") == name_of(row[0])]
+        if names.count(name_of(row[0])) > 1:
+            continue # of several communicators
+        ways = [x for x in of if x["event"] == "site_way"]
+        if ways:
+            check(cells["calls"] == str(ways[-1]["calls"]) and cells["goes"] == {"ring": "ring", "nccl": "NCCL"}[ways[-1]["by"]], "%s: calls or way" % row)
+        timed = [x for x in of if x["event"] in ("gather", "scatter") and x.get("decision", "ring") == "ring"]
+        if not timed:
+            check(cells.get("median", "-") == cells.get("hidden", "-") == "-", "%s has times" % row)
+            continue
+        time = [x["end"] - x["begin"] for x in timed]
+        hidden = 100 * sum(max(0, t - x["exposed"]) for t, x in zip(time, timed)) / max(1, sum(time))
+        check(near(number(cells["median"], UNITS), percentile(time, 50)), "%s: median %s" % (row[0], cells["median"]))
+        check(sum(time) == 0 or abs(float(cells["hidden"][:-1]) - hidden) <= 0.51, "%s: hidden %s, not %.2f" % (row[0], cells["hidden"], hidden))
 
 
 def check_text(text, lines):
     check(all(len(l) <= 100 and l == l.rstrip() for l in text.split("\n")), "a line is longer than 100 columns or ends in spaces")
-    raw, nranks = sites(lines), max(x.get("nranks", 0) for x in lines)
-    rows = [re.split(r"  +", l.strip()) for l in section(text, "Call sites").split("\n") if re.match(r"  #\d+: ", l)]
-    check(bool(rows) == bool(raw), "no rows in the table of call sites, or some without a gather")
-    for row in rows:
-        check_row(row, raw, nranks, reasons_of(text))
+    raw = sites(lines)
+    check_calls(text, lines)
+    for row in block(text, "Times of all-gathers")[1:] if raw else []:
+        check_row(row, raw)
     if any(x["event"] == "gather" and x["decision"] == "ring" for x in lines):
         check_endings(text, lines)
         check_decisions(text, lines)
@@ -176,23 +205,23 @@ def check_text(text, lines):
     time = sum(x["end"] - x["begin"] for x in ring)
     hidden = sum(max(0, x["end"] - x["begin"] - x["exposed"]) for x in ring)
     if ring:
-        shown = re.search(r"Overlap reached\s+(\d+)%: of ([\d.]+ \S+) in moved gathers, ([\d.]+ \S+) were", text)
+        shown = re.search(r"Overlap reached\s+(\d+)%: of ([\d.]+ \S+) in gathers over the ring, ([\d.]+ \S+) were", " ".join(text.split()))
         check(abs(int(shown.group(1)) - 100 * hidden / time) <= 0.51, "overlap %s" % shown.group(0))
         check(near(number(shown.group(2), UNITS), time) and near(number(shown.group(3), UNITS), hidden), "sums of %s" % shown.group(0))
-    for name, field in [("calls of all ranks", "calls"), ("moved to the ring", "substituted")]:
+    for name, field in [("calls of all ranks", "calls"), ("over the ring", "substituted")]:
         total = sum(x[field] for x in lines if x["event"] == "summary")
-        check(re.search(r"\b%d %s" % (total, name), text.replace("\n" + " " * 21, " ")), "total of %s is not %d" % (field, total))
+        check(re.search(r"\b%d %s" % (total, name), " ".join(text.split())), "total of %s is not %d" % (field, total))
 
 
 def text_rows(table):
-    """Cells of a table whose first column has no spaces; a column is parted from the next by two that are empty in all lines."""
+    """Cells of a table whose first column is not broken, or has numbers of call sites; a column is parted from the next by two that are empty in all lines."""
     width = max(map(len, table))
     empty = [all(l[i : i + 1].strip() == "" for l in table) for i in range(width)]
     bounds = [i for i in range(2, width) if empty[i - 2] and empty[i - 1] and not empty[i]]
-    rows = []
+    rows, begins = [], "#" if any(l.startswith("  #") for l in table) else ""
     for line in table:
         cells = [line[a:b].strip() for a, b in zip(bounds, bounds[1:] + [width])]
-        if cells[0]:
+        if not rows or (cells[0] and cells[0].startswith(begins)):
             rows.append(cells)
         else:
             rows[-1] = [" ".join(filter(None, x)) for x in zip(rows[-1], cells)]
@@ -205,27 +234,19 @@ def block(text, title):
     return text_rows(list(itertools.takewhile(lambda l: l.startswith("  "), lines)))
 
 
-def size_of(line):
-    return line["comm"], line.get("op", "allgather"), line["shard"]
+def check_contexts(lines):
+    """Where each call of each rank was traced: of a site there are as many as the library says in the end, but for those of NCCL that no line is about."""
+    calls = collections.Counter((x["pid"], size_of(x), x["site"]) for x in lines if x["event"] in ("gather", "scatter"))
+    ways = [x for x in lines if x["event"] == "site_way"]
+    check(len({x["context"] for x in lines if x["event"] == "gather"}) > 2, "no two call sites of gathers")
+    for way in ways:
+        n, gather = calls[way["pid"], size_of(way), way["site"]], way["op"] == "allgather"
+        lost = any(x["dropped"] or x["failed"] or x["unfinished"] for x in lines if x["event"] == "trace_end")
+        check(n == way["calls"] if gather and not lost else n <= way["calls"], "%d traced calls of %s, not %d" % (n, way["called"], way["calls"]))
 
 
-def name_sites(ways, tried):
-    """Gives lines a context, 0 being that of the size's first site, and a label where a size has several."""
-    contexts = collections.defaultdict(list)
-    for line in ways + tried:
-        known, context = contexts[size_of(line)], line.get("context", "0")
-        line["site"] = known[0] if context == "0" and known and line["event"] == "tried" else context
-        if line["site"] not in known:
-            known.append(line["site"])
-    for line in ways + tried:
-        known = contexts[size_of(line)]
-        line["label"] = " (%c)" % (ord("a") + known.index(line["site"])) if len(known) > 1 else ""
-
-
-def names_site(text, line):
-    """Whether a cell names the line's size and site."""
-    m = re.match(r"([\d.]+ \w+)( \(.\))?(?:, (reduce-scatter|all-reduce))?$", text)
-    return bool(m) and near(number(m.group(1), BYTES), line["shard"]) and (m.group(2) or "") == line["label"] and m.group(3) == WORDS.get(size_of(line)[1])
+def communicators(text):
+    return [row[0] for row in block(text, "Communicators")[1:]]
 
 
 def one_gemm(a, b):
@@ -246,11 +267,11 @@ def chosen_of(line, before, behind):
 
 
 def check_tried_row(row, line, chosen):
-    comm, shard, gemm, calls, ring, nccl, whole, parts, shown, gain = row
+    site, gemm, calls, ring, nccl, whole, parts, shown, gain = row
     ways = {} if line["parts_ms"] == "none" else {int(k): float(v) for k, v in (x.split(":") for x in line["parts_ms"].split(","))}
     times = {int(k): float(v) for k, v in (x.split(":") for x in parts.split(", "))} if parts != "-" else {}
-    what = "tried %s %s: " % (shard, gemm)
-    check(comm == line["comm"] and names_site(shard, line), what + "communicator or shard")
+    what = "tried %s %s: " % (site, gemm)
+    check(name_of(site) == line["called"], what + "call site")
     sizes = "%(m)d x %(n)d x %(k)d, " % line + ("batch %(batch)d, " % line if line["batch"] > 1 else "")
     check(gemm == (sizes + "%(trans)s, %(type)s, %%s %(gathered)s" % line % ("sent" if line.get("op") in WORDS else "gathered") if line["m"] else "no GEMM"), what + "not the GEMM %s" % line)
     check(calls == "%d, %s" % (line["calls"], line["clock"]) + ", duel" * (line["stage"] == "duel"), what + "calls %s" % calls)
@@ -314,7 +335,7 @@ def check_times_of_way(why, line, first, tried):
     size, whose = size_of(line), "its own times"
     rows = rows_of_choice(tried, size, line["site"], line["by"])
     if not rows and first is not line:
-        rows, whose = rows_of_choice(tried, size, first["site"], line["by"]), "times of .*? \\(a\\)(?:, (?:reduce-scatter|all-reduce))?"
+        rows, whose = rows_of_choice(tried, size, first["site"], line["by"]), "times of #\\d+: " + re.escape(first["called"])
     if not rows:
         return check(why == "its own times, which these logs do not have", "way: why \"%s\", without a line" % why)
     m = re.match(whose + r"(?:, of (\d+) GEMMs by their calls)?: ring (\S+), NCCL (\S+)( ms)?$", why)
@@ -328,12 +349,12 @@ def check_ways(text, page, ways, tried):
     if not ways:
         return check("Which way call sites go" not in text and not page.rows["ways"], "a section of ways, without a line")
     head, *rows = block(text, "Which way call sites go")
-    check(head == ["communicator", "shard of a rank", "calls", "way", "why", "since: ring", "NCCL"], "way: columns %s" % head)
+    check(head == ["call site", "calls", "way", "why", "since: ring", "NCCL"], "way: columns %s" % head)
     check([head] + rows == page.rows["ways"], "way: text and page differ:\n%s\n%s" % ([head] + rows, page.rows["ways"]))
     check(len(rows) == len(ways), "way: %d rows, not %d" % (len(rows), len(ways)))
-    order = {comm: i for i, comm in enumerate(dict.fromkeys(row[0] for row in rows))}
-    for (comm, shard, calls, way, why, *since), line in zip(rows, sorted(ways, key=lambda x: order.get(x["comm"], -1))):
-        check(comm == line["comm"] and names_site(shard, line), "way: site %s, not %s" % (shard, line))
+    order = communicators(text)
+    for (shard, calls, way, why, *since), line in zip(rows, sorted(ways, key=lambda x: order.index(x["comm"]))):
+        check(name_of(shard) == line["called"], "way: site %s, not %s" % (shard, line))
         check([int(calls), *map(int, since)] == [line["calls"], line["over_ring"], line["over_nccl"]], "way: calls of %s" % shard)
         check(way == {"ring": "ring", "nccl": "NCCL"}[line["by"]], "way: %s goes %s" % (shard, way))
         words = {"program": "what the program takes (duel)", "known": "rule of the tune file", "unmeasured": "not measured: as without trials"}
@@ -345,7 +366,6 @@ def check_ways(text, page, ways, tried):
 
 def check_tried(text, page, lines):
     tried, duels, ways = (told(lines, event) for event in ("tried", "duel", "site_way"))
-    name_sites(ways, tried)
     ways = list({(*size_of(x), x["site"]): x for x in ways}.values()) # the last one of each, where the first was
     check_ways(text, page, ways, tried)
     if not tried and not duels:
@@ -354,11 +374,10 @@ def check_tried(text, page, lines):
     if not tried:
         return
     head, *rows = block(text, "What was tried")
-    check(head[:2] == ["communicator", "shard of a rank"], "columns of what was tried: %s" % head)
+    check(head[:2] == ["call site", "GEMM: m, n, k, ops, types"], "columns of what was tried: %s" % head)
     check([head] + rows == page.rows["tried"], "text and page differ in what was tried:\n%s\n%s" % ([head] + rows, page.rows["tried"]))
     check(len(rows) == len(tried), "%d rows of what was tried, not %d" % (len(rows), len(tried)))
-    order = {comm: i for i, comm in enumerate(dict.fromkeys(row[0] for row in rows))}
-    tried.sort(key=lambda x: order.get(x["comm"], -1))
+    tried.sort(key=lambda x: communicators(text).index(x["comm"]))
     for i, (row, line) in enumerate(zip(rows, tried)):
         check_tried_row(row, line, chosen_of(line, tried[:i], tried[i + 1 :]))
     for reason in ("trial", "measured", "gemm_whole"):
@@ -410,8 +429,8 @@ def check_page(name, text, lines):
     check(not page.open, "not closed: %s" % page.open)
     check(page.tags["script"] == 0 and page.tags["svg"] > 2 and page.tags["rect"] > 20, "tags of the page: %s" % page.tags)
     words = " ".join(page.text)
-    for row in re.findall(r"^  (#\d+: \S+(?: \S+)*)  ", section(text, "Call sites"), re.M):
-        check(row in words, "%s is not in the page" % row)
+    for row in block(text, "Call sites")[1:]:
+        check(row[0] in words, "%s is not in the page" % row[0])
     check_tried(text, page, lines)
 
 
@@ -472,20 +491,23 @@ def main():
     p.add_argument("--want-fused", action="store_true")
     p.add_argument("--want-arrows", action="store_true")
     p.add_argument("--want-tried", action="store_true")
+    p.add_argument("--want-contexts", action="store_true")
     p.add_argument("--twice", action="store_true", help="give each file a second time, as a copy")
     p.add_argument("folder")
     options = p.parse_args()
     lines = read(options.folder)
-    lines += phases_of(lines, options)
+    name_sites(lines)
     check(any(x["event"] in ("gather", "scatter") for x in lines), "no gather in the logs")
     check(not options.want_fused or any(x.get("ended") == "fused" for x in lines), "no fused gather in the logs")
     check(not options.want_tried or any(x["event"] == "tried" for x in lines), "no line tried in the logs")
+    if options.want_contexts:
+        check_contexts(lines)
     with tempfile.TemporaryDirectory() as dir:
         page, trace, inputs = os.path.join(dir, "r.html"), os.path.join(dir, "t.json"), [options.folder]
         if options.twice:
             subprocess.run(["cp", "-r", options.folder, os.path.join(dir, "copy")], check=True)
             inputs.append(os.path.join(dir, "copy"))
-        text = run(options.report, "--html", page, "--text", "-", *inputs)
+        text = run(options.report, "--html", page, "--text", "-", "--details", *inputs)
         run(options.trace, "-o", trace, *inputs)
         if not failures:
             check_text(text, lines)

@@ -15,7 +15,7 @@ import check_scatters
 
 COUNT, NUMBER, TEXT, MAYBE, YES = "count", "number", "text", "text or null", "bool"
 GEMM = {"m": COUNT, "n": COUNT, "k": COUNT, "form": MAYBE, "parts": COUNT}
-SITE = {"label": TEXT, "communicator": TEXT, "nranks": COUNT, "decision": TEXT, "reason": MAYBE, "phase": COUNT, "site": COUNT, "shard": COUNT, "dtype": MAYBE,
+SITE = {"label": TEXT, "communicator": TEXT, "nranks": COUNT, "decision": TEXT, "reason": MAYBE, "call_site": COUNT, "shard": COUNT, "dtype": MAYBE,
         "in_place": YES, "calls": COUNT, "traced": COUNT, "median_ns": COUNT, "p90_ns": COUNT, "exposed_median_ns": COUNT, "late_median_ns": COUNT, "time_ns": COUNT,
         "hidden_ns": COUNT, "exposed_ns": COUNT, "ended": {None: COUNT}, "gemm": (None, GEMM), "callers": [TEXT]}
 BUFFER = {"op": TEXT, "buffer": TEXT, "state": TEXT, "what": TEXT, "odd_rank": NUMBER, "like_rank": NUMBER,

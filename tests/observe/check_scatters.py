@@ -39,7 +39,7 @@ def check_decisions(c, text, lines):
     c.check(len(rows) == len(want), "%d sites, not %d" % (len(rows), len(want)))
     for (number, comm, words, shape, went, gemm), (key, of) in zip(rows, want):
         bytes_, kind = shape.split(", ", 1)
-        c.check(comm == key[0] and words == WORDS[key[1]], "%s: %s %s, not %s" % (number, comm, words, key))
+        c.check(comm == key[0] and words == WORDS[key[1]] and number == number_of(c, text, key), "%s: %s %s, not %s" % (number, comm, words, key))
         c.check(c.near(c.number(bytes_, c.BYTES), key[2]) and kind == "%d %s%s" % (key[3], key[4], ", in place" * key[5]), "%s: %s, not %s" % (number, shape, key))
         reasons = {x["reason"] for x in of}
         shown = set(went.replace("NCCL: ", "").replace("; ", ", ").replace(" and ", ", ").split(", "))
@@ -66,16 +66,22 @@ def check_times(c, text, lines):
         c.check(abs(float(overlap[:-1]) - 100 * hidden / sum(time)) <= 0.51, "%s: overlap %s, not %.2f%%" % (number, overlap, 100 * hidden / sum(time)))
 
 
+def number_of(c, text, key):
+    """That of the first call site of its size."""
+    name = "%s, %s" % (WORDS[key[1]], c.bytes_text(key[2]))
+    return next((row[0].split(":")[0] for row in c.block(text, "Call sites")[1:] if c.name_of(row[0]) in (name, name + " (a)")), "none")
+
+
 def check_advice(c, text, lines):
     said, n = " ".join(c.section(text, "What to do").split()), max(x.get("nranks", 0) for x in lines)
-    for i, (key, of) in enumerate(sites(lines)):
+    for key, of in sites(lines):
         reasons = {x["reason"] for x in of}
         room = -(-(key[2] * (n - 1)) // (2 << 20))
-        name = WORDS[key[1]].capitalize()
-        c.check(("%s #%d does not fit the staging slots: SLIPRING_SLOT_BYTES=%dM does" % (name, i + 1, room) in said) == ("reduce_scatter_room" in reasons), "advice on room of #%d" % (i + 1))
+        name = "%s %s" % (WORDS[key[1]].capitalize(), number_of(c, text, key))
+        c.check(("%s does not fit the staging slots: SLIPRING_SLOT_BYTES=%dM does" % (name, room) in said) == ("reduce_scatter_room" in reasons), "advice on room of %s" % name)
         tried = any(x["event"] == "tried" and x["op"] == key[1] and x["shard"] == key[2] for x in lines)
         untried = "reduce_scatter_untried" in reasons and not tried
-        c.check(("%s #%d: ring and NCCL were not compared to the end" % (name, i + 1) in said) == untried, "advice on what was not tried to the end, #%d" % (i + 1))
+        c.check(("%s: ring and NCCL were not compared to the end" % name in said) == untried, "advice on what was not tried to the end, %s" % name)
     total = lambda name: sum(x.get(name, 0) for x in lines if x["event"] == "summary")
     made, wrong = total("scatters_produced"), total("scatters_produced") - total("scatters_fused")
     c.check(("%d of %d GEMMs that were computed in blocks" % (wrong, made) in said) == (wrong >= 8 and 4 * wrong > made and 16 * wrong > total("scatters") + total("reduces")), "advice on wrong guesses: %d of %d" % (wrong, made))
@@ -95,7 +101,7 @@ def check_glance(c, text, lines, total):
         if not calls and not n:
             c.check(WORDS[op].capitalize() + "s " not in said, "%ss at a glance, without one" % WORDS[op])
             continue
-        at = re.search(r"%ss (\d+) calls of all ranks; (\d+) moved to the ring, (\d+) passed to NCCL(?:; of (\S+ \S+) in (\d+) that were traced, (\S+ \S+) were hidden)?"
+        at = re.search(r"%ss (\d+) calls of all ranks; (\d+) over the ring, (\d+) by NCCL(?:; of (\S+ \S+) in (\d+) that were traced, (\S+ \S+) were hidden)?"
                        % WORDS[op].capitalize(), said)
         c.check(at and (int(at[1]), int(at[2]), int(at[3])) == (calls, moved, calls - moved), "%ss at a glance" % WORDS[op])
         good = at and (n == 0 if not at[4] else n == int(at[5]) and c.near(c.number(at[4], c.UNITS), time) and c.near(c.number(at[6], c.UNITS), hidden))

@@ -2,13 +2,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Writes logs as libslipring.so does (SLIPRING_LOG_FORMAT=json, TRACE=1), of a run that never was: for tests of what reads them.
 
-    make_logs.py FOLDER [--ranks 4] [--calls 24] [--seed 1] [--untraced] [--slow-rank R] [--start NS] [--tried] [--old] [--graphs] [--scatters [--reduces]]
+    make_logs.py FOLDER [--ranks 4] [--calls 24] [--seed 1] [--untraced] [--slow-rank R] [--start NS] [--tried] [--old] [--graphs] [--scatters [--reduces]] [--contexts] [--phases]
 
 One communicator whose calls repeat every three: a fused gather (32 MiB shards), one that a copy makes wait (8 MiB), one that the
 host waits for (1 MiB, in place); in each iteration a passed gather of 64 KiB and an AllReduce. The second site's receive buffer
 differs on the last rank. --tried: rank 0 has tried the ways of its call sites, some twice; with --old, by a library that tells no
 contexts, duels and ways. --graphs:
-the second site's gathers are in graphs, and every other one of the third's. --scatters: reduce-scatters as well, or all-reduces (scatter_logs.py). All figures follow from the arguments.
+the second site's gathers are in graphs, and every other one of the third's. --scatters: reduce-scatters as well, or all-reduces (scatter_logs.py).
+--contexts: calls of the first site are two call sites in turn, from the seventh call on. --phases: buffers move, so that there are many phases of
+iterations. All figures follow from the arguments.
 """
 import argparse
 import json
@@ -57,6 +59,11 @@ def reason_of(r, call):
     return "graph" if r.args.graphs and (site == 1 or site == 2 and turn % 2) else "ring"
 
 
+def context_of(r, call):
+    """Of the trials; the first calls of a size have none yet."""
+    return {"context": ("0" if call < 7 else (A, B)[(call - 1) // 3 % 2]) if r.args.contexts and site_of(r, call) == 0 else "0"} if not r.args.old else {}
+
+
 def gather(r, call, t):
     """One moved gather from time t on; returns when the application's stream goes on."""
     n, me = r.args.ranks, r.rank
@@ -97,7 +104,7 @@ def gather(r, call, t):
     r.count(reason_of(r, call))
     r.count(ended)
     if not r.args.untraced:
-        r.log("gather", at=end, **r.common(), call=call, decision="ring", reason=reason_of(r, call), shard=shard, count=shard // 2, dtype="bf16",
+        r.log("gather", at=end, **r.common(), call=call, decision="ring", reason=reason_of(r, call), shard=shard, **context_of(r, call), count=shard // 2, dtype="bf16",
               in_place=in_place, stream="0x5a0200", recv="0x7f0000", send="0x7e0000", pieces=1, chunks=n, slot=0 if place else n - 1, place=place, push=0,
               begin=begin, end=end, ended=ended, exposed=exposed)
     return app + 20 * US
@@ -126,8 +133,11 @@ def places(r, calls):
         send = {**recv, "offset": r.rank * shard} if in_place else {"ordinal": 100 + site, "size": shard, "offset": 0}
         buffers = {f"{side}_{key}": value for side, at in (("recv", recv), ("send", send)) for key, value in {"elsewhere": 0, "known": 1, **at}.items()}
         r.log("place", op=op, **r.common(), id=site, call=site + 1, shard=shard, in_place=in_place, **buffers)
+    order = [(call - 1) % len(sites) for call in range(1, calls + 1)]
+    if r.args.phases: # iterations of three calls, then of nine, then of three that begin elsewhere, and so on
+        order = [(i + i // 40) % len(sites) if i // 80 % 2 else i % 9 // 3 if i % 9 < 8 else 0 for i in range(calls)]
     for first in range(1, calls + 1, 64):
-        ids = ",".join(str((call - 1) % len(sites)) for call in range(first, min(first + 64, calls + 1)))
+        ids = ",".join(map(str, order[first - 1 : first + 63]))
         r.log("places", **r.common(), first=first, ids=ids)
     r.log("places_end", **r.common(), calls=calls, places=len(sites), more=0)
 
@@ -226,6 +236,8 @@ def main():
     p.add_argument("--graphs", action="store_true")
     p.add_argument("--scatters", action="store_true")
     p.add_argument("--reduces", action="store_true")
+    p.add_argument("--contexts", action="store_true")
+    p.add_argument("--phases", action="store_true")
     p.add_argument("--slow-rank", type=int, default=-1)
     args = p.parse_args()
     os.makedirs(args.folder, exist_ok=True)

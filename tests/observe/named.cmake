@@ -30,14 +30,14 @@ set(tool NVTX_INJECTION64_PATH=$<TARGET_FILE:slipring>)
 set(nvtx --set SLIPRING_CALLERS=nvtx --set ${tool})
 set(ranges "step * > layer 0 > lib:attn" "step * > layer 1 > lib:attn" "step * > layer 2 > lib:attn")
 foreach(kind ${kinds})
-  # Each site of the period has its layer, in every step; a shape has all layers.
-  set(layers --line "1 phase: period == 3")
+  # Each call of the iteration has its layer, in every step; their call site has all of them, and so has a shape.
+  list(JOIN ranges "', '" all_ranges)
+  set(layers --line "1 phase: period == 3" --line "1 site: decision == 'ring' and shard == 16384 and callers == ['${all_ranges}']")
   foreach(site 0 1 2)
     list(GET ranges ${site} range)
     list(APPEND layers --line "9 caller_place: id == ${site} and call % 3 == (${site} + 1) % 3"
       --line "1 caller_place: id == ${site} and caller == '${range}' and call == ${site} + 25"
-      --line "1 caller_place: id == ${site} and caller == 'step 3 > layer ${site} > lib:attn'"
-      --line "1 site: site == ${site} and phase == 1 and shard == 16384 and callers == ['${range}']")
+      --line "1 caller_place: id == ${site} and caller == 'step 3 > layer ${site} > lib:attn'")
   endforeach()
   run(named_${kind}_layers 120 ${named_sh} ${nvtx} ${layers} --line "27 caller_place: True"
     --line "1 caller: caller == 'step * > layer 2 > lib:attn' and reason == 'ring' and shard == 16384"

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Tests of slipring report and slipring trace.
 #
-#   report.sh figures|scatters|tried|advice|json|page|broken|versions|runs|endless|verdicts|record|record_tried|record_scatters|record_reduces|record_callers|events|fields
+#   report.sh figures|folded|widths|written|scatters|tried|advice|json|page|broken|versions|runs|endless|verdicts|record|record_tried|record_scatters|record_reduces|record_callers|events|fields
 #
 # From CMake: SLIPRING_REPORT, SLIPRING_TRACE_TOOL, LAUNCHER; for those that record also SLIPRING_LIB, SOFTGPU_DIR, AG_GEMM, SCATTER, SITES, NAMED, COLLECTIVES.
 set -eu
@@ -31,16 +31,102 @@ figures() {
     python3 "$here/make_logs.py" "$dir/slow" --ranks 5 --calls 61 --seed 3 --slow-rank 2
     python3 "$here/make_logs.py" "$dir/graphs" --graphs
     python3 "$here/check_figures.py" "${tools[@]}" --want-fused --want-arrows --twice "$dir/even"
+    python3 "$here/make_logs.py" "$dir/contexts" --contexts
+    python3 "$here/make_logs.py" "$dir/sites" --contexts --tried --seed 3 --calls 61
+    python3 "$here/check_figures.py" "${tools[@]}" --want-fused "$dir/contexts"
+    python3 "$here/check_figures.py" "${tools[@]}" --want-fused --want-tried "$dir/sites"
     python3 "$here/check_figures.py" "${tools[@]}" --want-fused --want-arrows "$dir/graphs"
-    "$SLIPRING_REPORT" "$dir/graphs" >"$dir/text"
+    "$SLIPRING_REPORT" --details "$dir/graphs" >"$dir/text"
     has "$dir/text" "^  graph  .*CUDA graph"
     python3 "$here/check_figures.py" "${tools[@]}" --want-fused --want-arrows "$dir/slow"
-    "$SLIPRING_REPORT" "$dir/slow" >"$dir/text"
+    "$SLIPRING_REPORT" --details "$dir/slow" >"$dir/text"
     has "$dir/text" "rank 2 .*gather time, median .*(+[0-9]*%)" "rank 4 .*ordinal" "recv symmetric" "SLIPRING_MIN_BYTES"
-    printf '#!/bin/sh\n"%s" "$@" | sed "s/ 1 GiB / 2 GiB /"\n' "$SLIPRING_REPORT" >"$dir/wrong"
+    printf '#!/bin/sh\n"%s" "$@" | sed "s/\\(  #1: .*  ring  *\\)8 /\\19 /"\n' "$SLIPRING_REPORT" >"$dir/wrong"
     chmod +x "$dir/wrong"
     ! python3 "$here/check_figures.py" --report "$dir/wrong" --trace "$SLIPRING_TRACE_TOOL" "$dir/even" >"$dir/told" || fail "a wrong figure passes"
-    has "$dir/told" "gathered 2 GiB"
+    has "$dir/told" "9 calls, not 8"
+}
+
+# One call of the program is one row, however often the iteration takes another form; what is long is there on request.
+folded() {
+    local lines section
+    python3 "$here/make_logs.py" "$dir/logs" --phases --calls 400 --ranks 2
+    python3 "$here/check_figures.py" "${tools[@]}" "$dir/logs"
+    "$SLIPRING_REPORT" "$dir/logs" >"$dir/text"
+    lines=$(wc -l <"$dir/text")
+    [ "$lines" -le 80 ] || fail "$lines lines: $(cat "$dir/text")"
+    [ "$(grep -c '^  #' "$dir/text")" = 4 ] || fail "not 4 call sites: $(cat "$dir/text")"
+    has "$dir/text" "#1: all-gather, 32 MiB " "#4: all-gather, 64 KiB " "recv buffer: ordinal, at .* 5  *2\$" "13 places of an" "report --details"
+    ! grep -q "phase\|ordinal 5" "$dir/text" || fail "phases: $(cat "$dir/text")"
+    "$SLIPRING_REPORT" --details "$dir/logs" >"$dir/all"
+    for section in "Times of all-gathers" "How gathers ended" "What was decided" "Where buffers lie" "Communicators" "Memory"; do
+        has "$dir/all" "^$section"
+        ! grep -q "^$section" "$dir/text" || fail "$section without --details"
+    done
+    has "$dir/all" "phase 7, call 9  *all-gather"
+    "$SLIPRING_REPORT" --json "$dir/json" --html "$dir/page" "$dir/logs"
+    has "$dir/json" '"id": *"places"'
+    ! grep -q 'id="places"' "$dir/page" || fail "a page with details"
+    "$SLIPRING_REPORT" --details --html "$dir/page" "$dir/logs"
+    has "$dir/page" 'id="places"'
+}
+
+# Any width: no line is wider, no cell is lost, and what does not fit side by side is a list.
+widths() {
+    local width
+    python3 "$here/make_logs.py" "$dir/logs" --scatters --tried --slow-rank 2
+    for width in 40 60 80 100 120 1000; do
+        "$SLIPRING_REPORT" --details --width $width "$dir/logs" >"$dir/text"
+        ! python3 -c 'import sys; [print(l) for l in open(sys.argv[1], encoding="utf-8") if len(l.rstrip("\n")) > int(sys.argv[2])]' "$dir/text" $width | grep . || fail "wider than $width"
+        tr -d ' \n' <"$dir/text" >"$dir/letters"
+        has "$dir/letters" "#1:all-gather,32MiB(a)" "#9:all-gather,6.84KiB" "NVIDIAH200"
+    done
+    "$SLIPRING_REPORT" --width 60 "$dir/logs" >"$dir/text"
+    has "$dir/text" "^  #1: all-gather, 32 MiB (a)\$" "^    goes: ring\$" "^    why: measured: NCCL"
+    "$SLIPRING_REPORT" "$dir/logs" >"$dir/100"
+    "$SLIPRING_REPORT" --width 100 "$dir/logs" | cmp - "$dir/100" || fail "not 100 columns to a file"
+    for width in 39 1001 x; do
+        status=0
+        "$SLIPRING_REPORT" --width $width "$dir/logs" >"$dir/out" 2>"$dir/told" || status=$?
+        [ $status = 2 ] || fail "--width $width: exit status $status"
+        has "$dir/told" "width"
+    done
+}
+
+# What was written is said; where it can not be written whole there is what was there before, and nothing else.
+written() {
+    local form
+    python3 "$here/make_logs.py" "$dir/logs"
+    mkdir "$dir/out"
+    for form in text html json; do
+        "$SLIPRING_REPORT" --$form "$dir/out/$form" "$dir/logs" 2>"$dir/told"
+        has "$dir/told" "^slipring: $dir/out/$form: $(wc -c <"$dir/out/$form") bytes written\$"
+        cp "$dir/out/$form" "$dir/whole"
+        status=0
+        (ulimit -f 2 && "$SLIPRING_REPORT" --details --$form "$dir/out/$form" "$dir/logs") 2>"$dir/told" || status=$?
+        [ $status = 3 ] || fail "$form, too large: exit status $status"
+        has "$dir/told" "^slipring: $dir/out/$form could not be written: File too large\$"
+        cmp "$dir/out/$form" "$dir/whole" || fail "$form is not what it was"
+        status=0
+        "$SLIPRING_REPORT" --$form /dev/full "$dir/logs" 2>"$dir/told" || status=$?
+        [ $status = 3 ] || fail "$form, no space: exit status $status"
+        has "$dir/told" "^slipring: /dev/full could not be written: No space left on device\$"
+    done
+    [ "$(find "$dir/out" -type f | wc -l)" = 3 ] || fail "left: $(ls -A "$dir/out")"
+    (ulimit -f 2 && ! "$SLIPRING_TRACE_TOOL" -o "$dir/out/new" "$dir/logs" 2>"$dir/told") || fail "a trace that is too large"
+    [ ! -e "$dir/out/new" ] || fail "half a trace"
+    # A link stays one, and what it names keeps its mode.
+    ln -s html "$dir/out/link"
+    chmod 640 "$dir/out/html"
+    "$SLIPRING_REPORT" --html "$dir/out/link" "$dir/logs" 2>"$dir/told"
+    [ -L "$dir/out/link" ] || fail "no link any more: $(ls -l "$dir/out")"
+    [ "$(stat -c %a "$dir/out/html")" = 640 ] || fail "mode: $(ls -l "$dir/out")"
+    "$SLIPRING_REPORT" --html - --text "$dir/out/text" "$dir/logs" >"$dir/page" 2>"$dir/told"
+    [ "$(wc -l <"$dir/told")" = 1 ] || fail "said: $(cat "$dir/told")"
+    status=0
+    "$SLIPRING_REPORT" --html "$dir/none/page" "$dir/logs" 2>"$dir/told" || status=$?
+    [ $status = 3 ] || fail "no such folder: exit status $status"
+    has "$dir/told" "^slipring: $dir/none/page can not be written: No such file or directory\$"
 }
 
 # of_versions VERSION[,SETTING=VALUE]...: logs of a rank each, that say so.
@@ -83,14 +169,14 @@ scatters() {
     python3 "$here/make_logs.py" "$dir/two" --scatters --calls 24 --ranks 2 --seed 4
     python3 "$here/check_figures.py" "${tools[@]}" --want-tried "$dir/two"
     python3 "$here/make_logs.py" "$dir/untraced" --scatters --calls 8 --untraced
-    "$SLIPRING_REPORT" "$dir/untraced" >"$dir/text"
-    has "$dir/text" "^  #1 .*3 MiB, 1572864" "none known" "slipring run --record DIR"
+    "$SLIPRING_REPORT" --details "$dir/untraced" >"$dir/text"
+    has "$dir/text" "^  #[0-9]* .*3 MiB, 1572864" "none known" "slipring run --record DIR"
     ! grep -q "from the first part that travels" "$dir/text" || fail "times without a trace"
     "$SLIPRING_REPORT" --html "$dir/page" "$dir/logs"
     has "$dir/page" "reduce-scatter, fused" "sum of part 3" "push to 2"
     python3 "$here/make_logs.py" "$dir/reduces" --scatters --reduces --calls 40 --ranks 3
     python3 "$here/check_figures.py" "${tools[@]}" --want-fused --want-arrows --want-tried --twice "$dir/reduces"
-    "$SLIPRING_REPORT" --html "$dir/page" --json "$dir/json" --text "$dir/text" "$dir/reduces"
+    "$SLIPRING_REPORT" --details --html "$dir/page" --json "$dir/json" --text "$dir/text" "$dir/reduces"
     has "$dir/page" "all-reduce, fused" ">copy<" "pull from 2"
     python3 "$here/check_json.py" "$dir/json" "$dir/text" "$dir/reduces"
     python3 "$here/make_logs.py" "$dir/untold" --scatters --reduces --old --calls 24 --ranks 2
@@ -101,8 +187,8 @@ scatters() {
         ! python3 "$here/check_figures.py" --report "$dir/wrong" --trace "$SLIPRING_TRACE_TOOL" "$dir/reduces" >"$dir/told" || fail "$change passes"
         has "$dir/told" "$told"
     done <<'END'
-s/#4\(.*\)all-reduce/#4\1reduce-scatter/ not
-s/All-reduce.#5/Reduce-scatter.#5/ advice.on.room
+s/16\(.MiB,\)/17\1/ not
+s/All-reduce.\(#[0-9]*.does\)/Reduce-scatter.\1/ advice.on.room
 s/=300M/=301M/ advice.on.room
 s/30.of.them/31.of.them/ does.not.say
 s/All-reduces\(.*\)120.calls/All-reduces\1121.calls/ at.a.glance
@@ -153,11 +239,11 @@ tried() {
         finds_out "What was tried" "$change" "^tried .*$told"
     done <<'END'
 s/8192/8193/ not the GEMM
-s/4\.88/5.88/ communicator or shard
-s/(b)/(a)/ communicator or shard
+s/4\.88/5.88/ call site
+s/(b)/(a)/ call site
 s/device/decive/ calls
 s/\([^:0-9]\)0\.\([0-9]\)/\11.\2/ times
-s/:0\./:1./ parts
+s/\(:.\)0\./\11./ parts
 s/this/that/ chosen
 s/pace/time/ chosen
 s/[0-4]\.\([0-9]%\)/9.\1/ gain
@@ -230,7 +316,7 @@ advice() {
 # The JSON form: its layout, and the same as the text and the lines. One wrong figure is found out.
 json() {
     python3 "$here/make_logs.py" "$dir/logs" --scatters --tried --ranks 3 --calls 40
-    "$SLIPRING_REPORT" --json "$dir/json" --text "$dir/text" "$dir/logs"
+    "$SLIPRING_REPORT" --details --json "$dir/json" --text "$dir/text" "$dir/logs"
     python3 "$here/check_json.py" "$dir/json" "$dir/text" "$dir/logs"
     local change
     for change in 's/"late_ns": [0-9]*/"late_ns": -1/' 's/"fused": \([0-9]\)/"fused": 1\1/' 's/"item": "/&x/' 's/"decision": "ring"/"decided": "ring"/' 's/"id": "ranks"/"id": "sites"/'; do
@@ -247,6 +333,11 @@ page() {
     "$SLIPRING_REPORT" --html "$dir/page" "$dir/logs"
     [ "$(grep -o '<h2 id="[a-z]*"' "$dir/page" | head -5 | cut -d'"' -f2 | tr '\n' ' ')" = "advice run timeline overlap sites " ] || fail "order: $(grep -o '<h2 id="[a-z]*"' "$dir/page")"
     has "$dir/page" 'class="late" style="width:0*[.]*[0-9]*[1-9]' 's hidden ([0-9]*%), .* exposed, .* for late ranks' '<code>slipring trace</code>'
+    # For who does not see it: what scrolls has a name, tables have heads, figures have texts or are hidden.
+    [ "$(grep -c '<div class="box[^>]*tabindex="0" role="\(region\|group\)" aria-label' "$dir/page")" = "$(grep -c 'class="box' "$dir/page")" ] || fail "a box without a name"
+    [ "$(grep -c '<table>' "$dir/page")" = "$(grep -c '<div class="box[^>]*role="region"' "$dir/page")" ] || fail "a table in no box"
+    ! grep -o '<svg [^>]*>' "$dir/page" | grep -v 'aria-hidden="true"\|role="img" aria-label="' || fail "a figure without text"
+    ! grep -o '<th[ >][^>]*>' "$dir/page" | grep -v 'scope="\(row\|col\)"' || fail "a head of nothing"
     ! sed 's/<style>.*<.style>//' "$dir/page" | grep -q '`' || fail "a backquote on the page"
     python3 "$here/advice_logs.py" "$dir/process" process
     "$SLIPRING_REPORT" --html "$dir/page" "$dir/process"
@@ -266,7 +357,7 @@ runs() {
     python3 "$here/make_logs.py" "$dir/logs" --untraced
     python3 "$here/make_logs.py" "$dir/logs" --seed 2 --start 90000000000 --ranks 3
     "$SLIPRING_REPORT" --run 1 "$dir/logs" >"$dir/one" 2>"$dir/told"
-    has "$dir/one" "this is run 1" "slipring run --record DIR" "128 calls of all ranks" "#2: site 1 .*8 MiB bf16 .* 8 .*256 MiB"
+    has "$dir/one" "this is run 1" "slipring run --record DIR" "128 calls of all ranks" "#2: all-gather, 8 MiB  *8 "
     [ ! -s "$dir/told" ] || fail "told: $(cat "$dir/told")"
     "$SLIPRING_REPORT" "$dir/logs" >"$dir/two" 2>"$dir/told"
     has "$dir/two" "this is run 2" "Ranks  *3 in 3"
@@ -332,7 +423,7 @@ record_tried() {
         # shellcheck disable=SC2086
         LD_LIBRARY_PATH="$SOFTGPU_DIR${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}" "${run[@]}" --record "$dir/logs" -- "$AG_GEMM" $way >"$dir/out"
         python3 "$here/check_figures.py" "${tools[@]}" --want-tried "$dir/logs"
-        "$SLIPRING_REPORT" "$dir/logs" >>"$dir/text"
+        "$SLIPRING_REPORT" --details "$dir/logs" >>"$dir/text"
     done
     has "$dir/text" "64 x 96 x" "no GEMM"
 }
@@ -341,21 +432,21 @@ record_tried() {
 record_scatters() {
     LD_LIBRARY_PATH="$SOFTGPU_DIR${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}" "$LAUNCHER" run --lib "$SLIPRING_LIB" --set min_bytes=0 --set trials=1 \
         --set trials_after=2 --set slot_bytes=64K --set flop_per_byte=0 --record "$dir/logs" -- "$SCATTER" loop 2 >"$dir/out"
-    python3 "$here/check_figures.py" "${tools[@]}" --want-tried "$dir/logs"
-    "$SLIPRING_REPORT" "$dir/logs" >"$dir/text"
+    python3 "$here/check_figures.py" "${tools[@]}" --want-tried --want-contexts "$dir/logs"
+    "$SLIPRING_REPORT" --details "$dir/logs" >"$dir/text"
     has "$dir/text" "^Reduce-scatters" "sent"
     # Replays have times, too.
     LD_LIBRARY_PATH="$SOFTGPU_DIR${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}" "$LAUNCHER" run --lib "$SLIPRING_LIB" --set min_bytes=0 \
         --set slot_bytes=64K --set flop_per_byte=0 --set reduce_scatter=always --record "$dir/graphs" -- "$SCATTER" graph-bf16 2 >"$dir/out"
-    "$SLIPRING_REPORT" "$dir/graphs" >"$dir/text"
+    "$SLIPRING_REPORT" --details "$dir/graphs" >"$dir/text"
     has "$dir/text" "ring and graph" "30, 2[0-9] fused" # 15 on each rank, 8 of them replays
     # Numbered with the gathers, they are part of what repeats, and no call site of a gather.
     LD_LIBRARY_PATH="$SOFTGPU_DIR${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}" "$LAUNCHER" run --lib "$SLIPRING_LIB" --set min_bytes=0 --set alloc_min=4K \
         --set slot_bytes=64K --set trials=0 --set reduce_scatter=always --record "$dir/mixed" -- "$SITES" 2 40 mixed >"$dir/out"
     python3 "$here/check_figures.py" "${tools[@]}" "$dir/mixed"
-    "$SLIPRING_REPORT" "$dir/mixed" >"$dir/text"
-    has "$dir/text" "every 4 calls, from call 1 on" "site 0" "site 2"
-    ! grep -e "#[0-9]*: site [13]" "$dir/text" || fail "a reduce-scatter is taken for a gather"
+    "$SLIPRING_REPORT" --details "$dir/mixed" >"$dir/text"
+    has "$dir/text" "every 4 calls, from call 1 on" "phase 1, call 2  *reduce-scatter"
+    ! grep -e "phase 1, call [24]  *all-gather" "$dir/text" || fail "a reduce-scatter is taken for a gather"
 }
 
 # All-reduces, likewise: behind GEMMs, in graphs, and tried, with no gather beside them.
@@ -367,16 +458,20 @@ record_reduces() {
     "${run[@]}" --set trials=1 --set trials_after=2 --record "$dir/tried" -- "$COLLECTIVES" --bytes 32768 --func allreduce,reducescatter --rounds 60 >"$dir/out"
     unset LD_LIBRARY_PATH
     python3 "$here/check_figures.py" "${tools[@]}" --want-fused --want-arrows "$dir/fused"
+    python3 "$here/make_logs.py" "$dir/contexts" --contexts
+    python3 "$here/make_logs.py" "$dir/sites" --contexts --tried --seed 3 --calls 61
+    python3 "$here/check_figures.py" "${tools[@]}" --want-fused "$dir/contexts"
+    python3 "$here/check_figures.py" "${tools[@]}" --want-fused --want-tried "$dir/sites"
     python3 "$here/check_figures.py" "${tools[@]}" --want-fused --want-arrows "$dir/graphs"
     python3 "$here/check_figures.py" "${tools[@]}" --want-tried "$dir/tried"
-    "$SLIPRING_REPORT" --text "$dir/text" --html "$dir/page" "$dir/fused"
-    has "$dir/text" "^  All-reduces  *36 calls of all ranks; 36 moved" "^36 all-reduces of all ranks, 36 of them over the ring\. 30 " "^Nothing is missing\."
-    ! grep -q "Of those moved\|Overlap reached" "$dir/text" || fail "figures of gathers, without one"
+    "$SLIPRING_REPORT" --details --text "$dir/text" --html "$dir/page" "$dir/fused"
+    has "$dir/text" "^  All-reduces  *36 calls of all ranks; 36 over the ring" "^36 all-reduces of all ranks, 36 of them over the ring\. 30 " "^Nothing is missing\."
+    ! grep -q "Over the ring\|Overlap reached" "$dir/text" || fail "figures of gathers, without one"
     has "$dir/page" "all-reduce, fused" ">copy<"
-    "$SLIPRING_REPORT" "$dir/graphs" >"$dir/text"
+    "$SLIPRING_REPORT" --details "$dir/graphs" >"$dir/text"
     has "$dir/text" "all-reduce .*ring and graph"
-    "$SLIPRING_REPORT" "$dir/tried" >"$dir/text"
-    has "$dir/text" "16 KiB, all-reduce  "
+    "$SLIPRING_REPORT" --details "$dir/tried" >"$dir/text"
+    has "$dir/text" "all-reduce, 16 KiB  "
 }
 
 # Who calls, as a program has named it: in text, page and JSON; by the place in the period, by shape, and of reduce-scatters.
@@ -388,19 +483,19 @@ record_callers() {
     "${run[@]}" --set callers=nvtx --record "$dir/odd" -- "$NAMED" 2 odd 2>"$dir/told"
     "${run[@]}" --record "$dir/off" -- "$NAMED" 2 layers 20 2>"$dir/told"
     unset LD_LIBRARY_PATH
-    "$SLIPRING_REPORT" --text "$dir/text" --html "$dir/page" --json "$dir/json" "$dir/logs"
-    has "$dir/text" "^  #1: site 0  step \* > layer 0 > lib:attn\$" "^  #2: site 1  step \* > layer 1 > lib:attn\$" "^  #3: site 2  step \* > layer 2 > lib:attn\$" \
-        "^  #4: passed  step \* > layer 0 > norm\$" "^  #1  *step \* > grad\$" "SLIPRING_CALLERS"
+    "$SLIPRING_REPORT" --details --text "$dir/text" --html "$dir/page" --json "$dir/json" "$dir/logs"
+    has "$dir/text" "^  #[0-9]*: all-gather, .*  step \* > layer 0 > lib:attn\$" "^  #[0-9]*: all-gather, .*  step \* > layer 1 > lib:attn\$" "^  #[0-9]*: all-gather, .*  step \* > layer 2 > lib:attn\$" \
+        "^  #[0-9]*: all-gather, .*  step \* > layer 0 > norm\$" "^  #[0-9]*: .*  step \* > grad\$" "SLIPRING_CALLERS"
     [ "$(grep -c " > " "$dir/text")" = 7 ] || fail "not 7 names: $(grep " > " "$dir/text")"
     has "$dir/page" ">step \* &gt; layer 1 &gt; lib:attn</td>"
     python3 "$here/check_json.py" "$dir/json" "$dir/text" "$dir/logs"
-    has "$dir/json" '"site": 1,.*"callers": \["step \* > layer 1 > lib:attn"\]' '"decision": "pass".*"callers": \["step \* > layer 0 > norm", "step \* > layer 1 > norm", "step \* > layer 2 > norm"\]'
+    has "$dir/json" '"decision": "ring".*"callers": \["step \* > layer 0 > lib:attn", "step \* > layer 1 > lib:attn", "step \* > layer 2 > lib:attn"\]' '"decision": "pass".*"callers": \["step \* > layer 0 > norm", "step \* > layer 1 > norm", "step \* > layer 2 > norm"\]'
     # Names that try to steer a terminal, or a page.
-    "$SLIPRING_REPORT" --text "$dir/text" --html "$dir/page" --json "$dir/json" "$dir/odd"
+    "$SLIPRING_REPORT" --details --text "$dir/text" --html "$dir/page" --json "$dir/json" "$dir/odd"
     ! LC_ALL=C grep -q "[$(printf '\001-\010\013-\037\177')]" "$dir/text" "$dir/page" || fail "control characters"
-    has "$dir/text" "passed  *??\[31m???\"" "passed  *xxxxxxx" "größer €"
+    has "$dir/text" ": all-gather, .*  ??\[31m???\"" ": all-gather, .*  xxxxxxx" "größer €"
     python3 "$here/check_json.py" "$dir/json" "$dir/text" "$dir/odd"
-    "$SLIPRING_REPORT" --text "$dir/text" --json "$dir/json" "$dir/off"
+    "$SLIPRING_REPORT" --details --text "$dir/text" --json "$dir/json" "$dir/off"
     ! grep -q "called from" "$dir/text" || fail "names that nobody asked for"
     has "$dir/json" '"callers": \[\]'
 }

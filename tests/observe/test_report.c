@@ -79,6 +79,42 @@ Test(out, tables)
     free(text);
 }
 
+/* Two columns of figures do not fit side by side: then each cell has a line, behind its title. */
+Test(out, what_does_not_fit_is_a_list)
+{
+    static const struct column columns[] = {
+        {"call site", false, false}, {"how long", true, false}, {"none", true, false}, {"why", false, true}};
+    char *buf = NULL;
+    size_t size;
+    struct out o = {.to = open_memstream(&buf, &size), .width = 40};
+    struct table t = {.columns = columns, .n = 4};
+    table_cell(&t, "#1: reduce-scatter, 16 MiB (b)");
+    table_cell(&t, "123456789.0 us");
+    table_cell(&t, "-");
+    table_cell(&t, "words that go on in the next line, where they are indented as far");
+    out_table(&o, &t);
+    fclose(o.to);
+    says(buf, "  #1: reduce-scatter, 16 MiB (b)\n    how long: 123456789.0 us\n    why: words that go on in the next\n"
+              "    line, where they are indented as far\n");
+    free(buf);
+}
+
+/* Titles are broken before figures are. */
+Test(out, titles_are_broken)
+{
+    static const struct column columns[] = {{"a title of many words", true, false}, {"b", true, false}};
+    char *buf = NULL;
+    size_t size;
+    struct out o = {.to = open_memstream(&buf, &size), .width = 16};
+    struct table t = {.columns = columns, .n = 2};
+    table_cell(&t, "12345678");
+    table_cell(&t, "9");
+    out_table(&o, &t);
+    fclose(o.to);
+    says(buf, "   a title of  b\n   many words\n     12345678  9\n");
+    free(buf);
+}
+
 Test(out, a_word_without_end_is_broken)
 {
     char word[400];

@@ -113,9 +113,9 @@ says '^  and 10 more$'
 says 'COMMAND ended with status 9'
 verify 3 -- sh -c "$write"' echo "{\"event\":\"communicator\",\"decision\":\"pass\",\"reason\":\"rank_absent\"}" >"$f"
     echo "{\"event\":\"not_verified\"}" >>"$f"'
-says "1 ranks' communicators stayed with NCCL: rank_absent"
-says '1 were not compared for want of device memory'
-says '1 processes gathered nothing, or ended before'
+says '^  1 communicator stayed with NCCL: rank_absent'
+says '1 could not be compared for want of device memory'
+says '^  1 process gathered nothing, or ended too early to say'
 
 # Wrong use.
 verify 2

@@ -128,7 +128,7 @@ static void forget(struct bundle *b)
 bool doctor_bundle_begin(struct bundle *b, const char *path)
 {
     *b = (struct bundle){.path = path};
-    if (!whole_file_open(&b->file, path))
+    if (!output_open(&b->file, path))
         return false;
     bundle_environment(b);
     return true;
@@ -142,7 +142,7 @@ bool doctor_bundle_end(struct bundle *b, const struct doctor *d, const struct wo
     good = good && (yes || agreed());
     if (good)
         write_all(b);
-    good = whole_file_close(&b->file, good) && good;
+    good = output_end(&b->file, good) && good;
     if (good)
         fprintf(stderr, "slipring doctor: wrote %s\n", b->path);
     forget(b);

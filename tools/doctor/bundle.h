@@ -5,7 +5,7 @@
 
 #include <stdbool.h>
 #include "tools/common/vec.h"
-#include "tools/common/whole_file.h"
+#include "tools/common/output.h"
 #include "tools/common/words.h"
 #include "tools/doctor/doctor.h"
 
@@ -15,7 +15,7 @@ struct bundle_member {
 };
 
 struct bundle {
-    struct whole_file file;
+    struct output file;
     const char *path;
     VEC(struct bundle_member) members;
     struct words hidden;   /* values that may be secrets; nothing that is written has them */

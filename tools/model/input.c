@@ -1,8 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tools/model/input.h"
-#include <errno.h>
-#include <stdlib.h>
-#include <string.h>
 
 int input_read(struct input *in, char *const *paths, size_t n, unsigned wanted)
 {
@@ -35,23 +32,4 @@ int input_read(struct input *in, char *const *paths, size_t n, unsigned wanted)
 int input_status(const struct input *in)
 {
     return in->reader.problems.lines || in->reader.problems.files ? TOOL_SOME : TOOL_GOOD;
-}
-
-FILE *output_open(const char *path)
-{
-    if (strcmp(path, "-") == 0)
-        return stdout;
-    FILE *to = fopen(path, "we");
-    if (!to)
-        fprintf(stderr, "slipring: %s can not be written: %s\n", path, strerror(errno));
-    return to;
-}
-
-bool output_close(FILE *to, const char *path)
-{
-    bool good = !ferror(to);
-    good &= (to == stdout ? fflush(to) : fclose(to)) == 0;
-    if (!good)
-        fprintf(stderr, "slipring: %s could not be written: %s\n", path, strerror(errno));
-    return good;
 }

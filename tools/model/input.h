@@ -23,9 +23,4 @@ int input_read(struct input *in, char *const *paths, size_t n, unsigned wanted);
 /* TOOL_GOOD or TOOL_SOME. */
 int input_status(const struct input *in);
 
-/* Opens what is to be written, "-": stdout. NULL with a message. */
-FILE *output_open(const char *path);
-/* False, with a message, when not everything could be written. */
-bool output_close(FILE *to, const char *path);
-
 #endif

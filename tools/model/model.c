@@ -29,6 +29,7 @@ static void free_member(struct member *b)
     vec_free(&b->duels);
     vec_free(&b->ways);
     vec_free(&b->trial_sites);
+    vec_free(&b->call_sites);
 }
 
 void model_free(struct model *m)
@@ -39,6 +40,7 @@ void model_free(struct model *m)
         vec_free(&m->comms.at[i].phases);
         vec_free(&m->comms.at[i].symmetry);
         vec_free(&m->comms.at[i].members);
+        vec_free(&m->comms.at[i].sites);
     }
     for (size_t i = 0; i < m->processes.n; i++) {
         for (int id = 0; id < SLR_COLLECTIVES; id++)
@@ -114,6 +116,8 @@ static void add_gather(struct model *m, struct member *b, const struct log_recor
                        .in_place = r->num[F_IN_PLACE] != 0,
                        .pass = passed(r),
                        .op = op_of_traced(r)};
+    if (!model_context(m, r, &g.context))
+        return;
     if (r->event == E_SCATTER)
         vec_push(&b->scatters, g);
     else
@@ -465,5 +469,6 @@ void model_finish(struct model *m)
             count_lines(m, i);
     model_order(m);
     model_find_places(m);
+    model_find_sites(m);
     model_find_runs(m);
 }

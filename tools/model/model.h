@@ -31,7 +31,8 @@ struct span {
 
 struct gather { /* or a call of the ring whose GEMM comes before it: line scatter */
     int64_t begin, end, exposed, clock_error;
-    uint64_t call, shard, count;
+    uint64_t call, shard, count, context;
+    uint32_t site; /* of the communicator's call sites */
     const char *reason, *ended, *dtype, *stream;
     uint32_t slot, place, push, pieces;
     uint32_t parts; /* of a line scatter */
@@ -101,8 +102,8 @@ struct shape {
 
 /* Who makes calls: lines caller, of a shape, and caller_place. */
 struct caller {
-    uint64_t call;        /* 0: of a shape, by what follows */
-    uint64_t phase, site; /* of the call; phase 0: none */
+    uint64_t call; /* 0: of a shape, by what follows */
+    uint32_t site; /* of the call: of the communicator's call sites; MODEL_NONE: not told */
     uint32_t place;
     uint64_t shard, count;
     enum slr_collective_id op;
@@ -112,10 +113,18 @@ struct caller {
 
 enum { TRIAL_WAYS = 16 };
 
-/* Calls of one size and context, whose way is chosen by itself. */
+/* A call site: calls of one collective, size and context (docs/trials.md). */
 struct trial_site {
     uint64_t shard, context;
     enum slr_collective_id op;
+};
+
+/* One of a communicator. */
+struct call_site {
+    struct trial_site what;
+    uint32_t first;      /* the size's first one */
+    uint32_t nth, alike; /* its number among those of its size, from 0; of the first: how many these are */
+    uint32_t order;      /* its place among the communicator's, by collective, size (the largest first) and number */
 };
 
 /* The ways of a site, tried with one GEMM or with none: line tried. Times are ms, 0: none. */
@@ -194,7 +203,8 @@ struct member {
     VEC(struct duel) duels;    /* likewise */
     VEC(struct site_way) ways; /* one for each site, by its number */
     VEC(struct trial_site)
-    trial_sites; /* of trials and ways, by their number: of each size in the order of its first line */
+    trial_sites;              /* of trials and ways, by their number: of each size in the order of its first line */
+    VEC(uint32_t) call_sites; /* what these are of the communicator's */
 };
 
 struct comm {
@@ -204,6 +214,8 @@ struct comm {
     VEC(struct phase) phases; /* in the order in which they were found */
     VEC(struct symmetry) symmetry;
     uint64_t compared; /* calls whose places are known of all ranks that have told any */
+    VEC(struct call_site) sites;
+    uint32_t teller; /* the member that has told which way they go; MODEL_NONE: none has */
 };
 
 struct reason_count {
@@ -287,6 +299,9 @@ const struct gather *member_gather(const struct member *b, bool pass, uint64_t c
 const struct gather *member_call(const struct member *b, bool pass, uint64_t call);
 /* The spans of a call: their number, the first in *at. */
 size_t member_spans(const struct member *b, bool pass, uint64_t call, const struct span **at);
+
+/* The number of a size's first call site; MODEL_NONE: there is none (model_sites.c). */
+uint32_t comm_first_site(const struct comm *c, enum slr_collective_id op, uint64_t shard);
 
 /* The names of who makes the calls of a communicator that fit, of all its ranks (model_callers.c). */
 void comm_callers(const struct model *m, uint32_t comm, bool (*fits)(const void *what, const struct caller *c),

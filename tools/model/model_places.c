@@ -161,20 +161,6 @@ static void find(struct joined *j)
     free(use);
 }
 
-/* The site of each call that a line caller_place is of. */
-static void find_callers(const struct comm *c, struct member *b)
-{
-    for (size_t i = 0; i < b->callers.n; i++) {
-        struct caller *one = &b->callers.at[i];
-        const struct phase *p = one->call ? comm_phase(c, one->call) : NULL;
-        if (!p)
-            continue;
-        one->phase = p->number;
-        one->site = (one->call - p->first) % p->period;
-        one->op = one->place < b->places.n ? b->places.at[one->place].use.op : SLR_ALL_GATHER;
-    }
-}
-
 void model_find_places(struct model *m)
 {
     for (size_t i = 0; i < m->comms.n; i++) {
@@ -187,8 +173,6 @@ void model_find_places(struct model *m)
                 j.member[j.n++] = &m->members.at[c->members.at[k]];
         if (j.n)
             find(&j);
-        for (size_t k = 0; k < c->members.n; k++)
-            find_callers(c, &m->members.at[c->members.at[k]]);
         free(j.member);
         free(j.next);
     }

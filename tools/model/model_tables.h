@@ -22,6 +22,9 @@ uint32_t model_member(struct model *m, uint32_t process, uint32_t comm, int32_t 
 void model_add_trial(struct model *m, struct member *b, const struct log_record *r);
 void model_add_duel(struct model *m, struct member *b, const struct log_record *r);
 void model_add_site_way(struct model *m, struct member *b, const struct log_record *r);
+/* The field context; lines of older libraries have none: then a size is one site. False: it can not be used, and that
+ * has been said. */
+bool model_context(struct model *m, const struct log_record *r, uint64_t *context);
 /* When all lines are in order: finds the sites. */
 void model_find_trial_sites(struct member *b);
 
@@ -33,6 +36,9 @@ void model_add_place(struct model *m, struct member *b, const struct log_record 
 void model_add_placed(struct model *m, struct member *b, const struct log_record *r);
 void model_add_places_end(struct member *b, const struct log_record *r);
 void model_find_places(struct model *m);
+
+/* model_sites.c: when phases are known, the call sites of all communicators, and of each call which it is of. */
+void model_find_sites(struct model *m);
 
 /* model_runs.c: which processes belong together, and their ranks. */
 void model_find_runs(struct model *m);

@@ -27,17 +27,21 @@ static bool read_ways(struct trial *t, const char *at)
     return false;
 }
 
-/* Lines of older libraries have no context: then a size is one site. */
-static bool read_site(struct model *m, struct trial_site *s, const struct log_record *r)
+bool model_context(struct model *m, const struct log_record *r, uint64_t *context)
 {
-    const char *context = r->has[F_CONTEXT] ? r->text[F_CONTEXT] : "0";
-    const size_t len = strspn(context, "0123456789abcdef");
-    *s = (struct trial_site){
-        .shard = (uint64_t)r->num[F_SHARD], .context = strtoull(context, NULL, 16), .op = model_op(r)};
-    if (len > 0 && len <= 16 && !context[len])
+    const char *text = r->has[F_CONTEXT] ? r->text[F_CONTEXT] : "0";
+    const size_t len = strspn(text, "0123456789abcdef");
+    *context = strtoull(text, NULL, 16);
+    if (len > 0 && len <= 16 && !text[len])
         return true;
     log_problem(m->reader, r->line, "field \"context\" is no number, expected up to 16 hexadecimal digits");
     return false;
+}
+
+static bool read_site(struct model *m, struct trial_site *s, const struct log_record *r)
+{
+    *s = (struct trial_site){.shard = (uint64_t)r->num[F_SHARD], .op = model_op(r)};
+    return model_context(m, r, &s->context);
 }
 
 /* `third`: what `by` may be besides ring and nccl; or NULL. */
@@ -124,14 +128,21 @@ static uint32_t number_of(struct member *b, const struct trial_site *s)
     return (uint32_t)b->trial_sites.n - 1;
 }
 
-/* The first site of a size gets its context when that has come often; lines before that have 0. Of its lines site_way,
- * which are in the order of the library's sites, the first has what it is then. */
+/* The first site of a size gets its context when that has come often, and another one when the size's GEMMs come in
+ * another form; lines before that have 0, or the old one. Of its lines site_way, in the order of the library's sites,
+ * the first has what it is in the end. */
 static uint64_t context_of(const struct member *b, const struct trial_site *s)
 {
-    for (size_t i = 0; !s->context && i < b->ways.n; i++)
-        if (b->ways.at[i].site.shard == s->shard && b->ways.at[i].site.op == s->op)
-            return b->ways.at[i].site.context;
-    return s->context;
+    const struct trial_site *first = NULL;
+    for (size_t i = 0; i < b->ways.n; i++) {
+        const struct trial_site *told = &b->ways.at[i].site;
+        if (told->shard != s->shard || told->op != s->op)
+            continue;
+        if (told->context == s->context)
+            return s->context;
+        first = first ? first : told;
+    }
+    return first ? first->context : s->context;
 }
 
 /* A site has two lines site_way when its communicator is destroyed behind the end of the process: the last

@@ -56,8 +56,8 @@ const char *reason_cure(const char *name)
 
 /* What makes a site; no padding that is not zero. */
 struct site_key {
-    const char *dtype, *reason;
-    uint64_t comm, phase, number, flags; /* number: of the site in its phase, or the shard */
+    const char *reason; /* NULL: of the ring */
+    uint64_t comm, number, pass;
 };
 
 struct site_row {
@@ -68,9 +68,7 @@ struct site_row {
 
 static struct site_key key_of(const struct site *t)
 {
-    if (t->phase)
-        return (struct site_key){NULL, NULL, t->comm, t->phase, t->index, 0};
-    return (struct site_key){t->dtype, t->reason, t->comm, 0, t->shard, t->pass | (uint64_t)t->in_place << 1};
+    return (struct site_key){t->pass ? t->reason : NULL, t->comm, t->number, t->pass};
 }
 
 static struct site *find_site(struct sites *s, const struct site *wanted)
@@ -106,22 +104,16 @@ static struct site_rank *find_rank(struct site *t, uint32_t member)
     return &t->ranks.at[t->ranks.n - 1];
 }
 
-static struct site site_of(const struct comm *c, uint32_t comm, const struct gather *g)
+static struct site site_of(uint32_t comm, const struct gather *g)
 {
-    struct site t = {.comm = comm,
-                     .pass = g->pass,
-                     .shard = g->shard,
-                     .count = g->count,
-                     .dtype = g->dtype,
-                     .in_place = g->in_place,
-                     .reason = g->reason};
-    const struct phase *p = g->pass ? NULL : comm_phase(c, g->call);
-    if (p) {
-        t.phase = p->number;
-        t.period = p->period;
-        t.index = (g->call - p->first) % p->period;
-    }
-    return t;
+    return (struct site){.comm = comm,
+                         .number = g->site,
+                         .pass = g->pass,
+                         .shard = g->shard,
+                         .count = g->count,
+                         .dtype = g->dtype,
+                         .in_place = g->in_place,
+                         .reason = g->reason};
 }
 
 static bool in_graph(const char *reason)
@@ -179,7 +171,7 @@ static void add_gather(struct sites *s, struct site *t, uint32_t member, const s
 {
     struct site_rank *r = find_rank(t, member);
     int64_t time = g->end - g->begin;
-    t->mixed |= t->shard != g->shard || t->dtype != g->dtype;
+    t->mixed |= t->in_place != g->in_place || t->dtype != g->dtype;
     r->calls++;
     r->graphs += in_graph(g->reason);
     vec_push(&r->time, time);
@@ -203,12 +195,12 @@ static void add_gather(struct sites *s, struct site *t, uint32_t member, const s
 }
 
 /* NCCL's profiler names the passed call that an operation is. */
-static void add_choice(struct sites *s, const struct model *m, const struct member *b, const struct collective *o)
+static void add_choice(struct sites *s, const struct member *b, const struct collective *o)
 {
     const struct gather *g = o->profiled && o->call ? member_gather(b, true, o->call) : NULL;
     if (!g)
         return;
-    struct site wanted = site_of(&m->comms.at[b->comm], b->comm, g), *t = find_site(s, &wanted);
+    struct site wanted = site_of(b->comm, g), *t = find_site(s, &wanted);
     for (size_t i = 0; i < t->choices.n; i++) {
         struct choice *c = &t->choices.at[i];
         if (c->algo == o->algo && c->proto == o->proto && c->channels == o->channels) {
@@ -226,28 +218,44 @@ static void add_member(struct sites *s, const struct model *m, uint32_t index)
     const bool compare = one_host(m, c);
     for (size_t i = 0; i < b->gathers.n; i++) {
         const struct gather *g = &b->gathers.at[i];
-        struct site wanted = site_of(c, b->comm, g);
+        struct site wanted = site_of(b->comm, g);
         add_gather(s, find_site(s, &wanted), index, g, compare ? late_of(m, c, g) : 0);
     }
     for (size_t i = 0; i < b->collectives.n; i++)
-        add_choice(s, m, b, &b->collectives.at[i]);
+        add_choice(s, b, &b->collectives.at[i]);
 }
 
-/* Sites that no traced gather has shown: from where buffers lay, or the lines about shapes. */
+enum { LOOKED_AT = 256 };
+
+/* The call site whose calls come at a place of the iteration: that of one which was traced, else the size's first. */
+static uint32_t site_at(const struct model *m, const struct comm *c, const struct symmetry *y)
+{
+    const struct phase *p = NULL;
+    for (size_t i = 0; i < c->phases.n && !p; i++)
+        p = c->phases.at[i].number == y->phase ? &c->phases.at[i] : NULL;
+    for (uint64_t k = 0; p && k < y->calls && k < LOOKED_AT; k++)
+        for (size_t i = 0; i < c->members.n; i++) {
+            const struct gather *g =
+                member_gather(&m->members.at[c->members.at[i]], false, p->first + y->site + k * p->period);
+            if (g)
+                return g->site;
+        }
+    return comm_first_site(c, SLR_ALL_GATHER, y->shard);
+}
+
+/* Where buffers lay; shows also sites that no traced gather has shown. */
 static void add_symmetry(struct sites *s, const struct model *m, uint32_t comm)
 {
     const struct comm *c = &m->comms.at[comm];
     for (size_t i = 0; i < c->symmetry.n; i++) {
         const struct symmetry *y = &c->symmetry.at[i];
-        if (y->op != SLR_ALL_GATHER) /* its site is none of the gathers' */
+        if (y->op != SLR_ALL_GATHER)
             continue;
-        struct site wanted = {.comm = comm, .phase = y->phase, .index = y->site, .shard = y->shard};
-        for (size_t k = 0; k < c->phases.n; k++)
-            if (c->phases.at[k].number == y->phase)
-                wanted.period = c->phases.at[k].period;
+        struct site wanted = {.comm = comm, .number = site_at(m, c, y), .shard = y->shard};
         struct site *t = find_site(s, &wanted);
-        t->calls = y->calls > t->calls ? y->calls : t->calls;
-        *(strcmp(y->buffer, "send") == 0 ? &t->send : &t->recv) = y;
+        const bool known = s->traced || c->sites.at[c->sites.at[wanted.number].first].alike == 1;
+        t->calls += !known || strcmp(y->buffer, "send") == 0 ? 0 : y->calls; /* they are recv's as well */
+        vec_push(&t->buffers, y);
     }
 }
 
@@ -262,11 +270,12 @@ static bool covered(const struct sites *s, const struct site *wanted)
     return false;
 }
 
-static void add_shapes(struct sites *s, const struct member *b)
+static void add_shapes(struct sites *s, const struct comm *c, const struct member *b)
 {
     for (size_t i = 0; i < b->shapes.n; i++) {
         const struct shape *h = &b->shapes.at[i];
         struct site wanted = {.comm = b->comm,
+                              .number = comm_first_site(c, SLR_ALL_GATHER, h->shard),
                               .pass = h->event == E_PASS,
                               .shard = h->shard,
                               .count = h->count,
@@ -308,10 +317,10 @@ static uint64_t parts_of(const struct member *b, const struct gather *g)
     return parts;
 }
 
-static void count_parts(struct sites *s, const struct model *m, const struct member *b, struct times *parts)
+static void count_parts(struct sites *s, const struct member *b, struct times *parts)
 {
     for (size_t i = 0; i < b->gathers.n; i++) {
-        struct site wanted = site_of(&m->comms.at[b->comm], b->comm, &b->gathers.at[i]);
+        struct site wanted = site_of(b->comm, &b->gathers.at[i]);
         uint64_t n = parts_of(b, &b->gathers.at[i]);
         struct site *t = find_site(s, &wanted);
         if (n)
@@ -367,7 +376,8 @@ static void sum_up(struct sites *s, struct site *t)
     t->p90 = percentile(&time, 90);
     t->exposed_median = percentile(&exposed, 50);
     t->late_median = percentile(&late, 50);
-    t->calls = t->traced > t->calls ? t->traced : t->calls;
+    const bool all = t->ranks.n && s->m->members.at[t->ranks.at[0].member].every == 1;
+    t->calls = all || t->traced > t->calls ? t->traced : t->calls;
     *(t->pass ? &s->pass_time : &s->ring_time) += t->time_sum;
     s->ring_exposed += t->pass ? 0 : t->exposed_sum;
     s->ring_late += t->pass ? 0 : late_sum;
@@ -379,8 +389,7 @@ static void sum_up(struct sites *s, struct site *t)
 
 static bool is_here(const void *what, const struct caller *c)
 {
-    const struct site *t = what;
-    return c->call && c->phase == t->phase && c->site == t->index && c->op == SLR_ALL_GATHER;
+    return c->call && c->site == ((const struct site *)what)->number;
 }
 
 static bool is_alike(const void *what, const struct caller *c)
@@ -388,27 +397,30 @@ static bool is_alike(const void *what, const struct caller *c)
     const struct site *t = what;
     const bool moved = in_graph(c->reason) || (c->reason && strcmp(c->reason, slr_reason_name(SLR_R_RING)) == 0);
     return c->call == 0 && c->op == SLR_ALL_GATHER && c->shard == t->shard && (!t->dtype || c->dtype == t->dtype) &&
-           (t->pass ? c->reason == t->reason : moved) && (t->phase || c->in_place == t->in_place);
+           (t->pass ? c->reason == t->reason : moved);
 }
 
-/* Of a place in the period, or else of all calls of its shape. */
+/* Of its places in the iteration, or else of all calls of its shape. */
 static void name_callers(struct site *t, const struct model *m)
 {
-    if (t->phase)
+    if (!t->pass)
         comm_callers(m, t->comm, is_here, t, &t->callers);
     if (t->callers.count == 0)
         comm_callers(m, t->comm, is_alike, t, &t->callers);
 }
 
+static const struct model *ordering; /* for in_order: qsort passes no context */
+
 static int in_order(const void *x, const void *y)
 {
     const struct site *a = x, *b = y;
-    uint64_t ka[] = {a->comm, a->pass, a->phase, a->index, a->shard, a->in_place};
-    uint64_t kb[] = {b->comm, b->pass, b->phase, b->index, b->shard, b->in_place};
+    const struct call_site *sa = &ordering->comms.at[a->comm].sites.at[a->number],
+                           *sb = &ordering->comms.at[b->comm].sites.at[b->number];
+    const uint64_t ka[] = {a->comm, a->pass, sa->order}, kb[] = {b->comm, b->pass, sb->order};
     for (size_t i = 0; i < sizeof ka / sizeof *ka; i++)
         if (ka[i] != kb[i])
             return ka[i] < kb[i] ? -1 : 1;
-    return 0;
+    return strcmp(a->reason ? a->reason : "", b->reason ? b->reason : "");
 }
 
 static void find_parts(struct sites *s, const struct model *m, uint32_t run)
@@ -416,7 +428,7 @@ static void find_parts(struct sites *s, const struct model *m, uint32_t run)
     struct times *parts = tool_alloc(s->list.n, sizeof *parts);
     for (uint32_t i = 0; i < m->members.n; i++)
         if (m->comms.at[m->members.at[i].comm].run == run)
-            count_parts(s, m, &m->members.at[i], parts);
+            count_parts(s, &m->members.at[i], parts);
     for (size_t i = 0; i < s->list.n; i++) {
         s->list.at[i].parts = (uint64_t)percentile(&parts[i], 50);
         vec_free(&parts[i]);
@@ -426,15 +438,18 @@ static void find_parts(struct sites *s, const struct model *m, uint32_t run)
 
 void sites_find(struct sites *s, const struct model *m, uint32_t run)
 {
-    *s = (struct sites){0};
+    *s = (struct sites){.m = m, .before = tool_alloc(m->comms.n, sizeof *s->before)};
     const struct run *r = &m->runs.at[run];
+    uint32_t before = 0;
     for (size_t i = 0; i < r->comms.n; i++) {
         const struct comm *c = &m->comms.at[r->comms.at[i]];
+        s->before[r->comms.at[i]] = before;
+        before += (uint32_t)c->sites.n;
         for (size_t k = 0; k < c->members.n; k++)
             add_member(s, m, c->members.at[k]);
         add_symmetry(s, m, r->comms.at[i]);
         for (size_t k = 0; k < c->members.n; k++)
-            add_shapes(s, &m->members.at[c->members.at[k]]);
+            add_shapes(s, c, &m->members.at[c->members.at[k]]);
     }
     find_parts(s, m, run);
     for (size_t i = 0; i < s->list.n; i++) {
@@ -443,6 +458,7 @@ void sites_find(struct sites *s, const struct model *m, uint32_t run)
         sum_up(s, &s->list.at[i]);
     }
     free_rows(s);
+    ordering = m;
     if (s->list.n > 1)
         qsort(s->list.at, s->list.n, sizeof *s->list.at, in_order);
 }
@@ -464,6 +480,7 @@ void sites_free(struct sites *s)
             vec_free(&t->endings.at[k].share);
         }
         vec_free(&t->endings);
+        vec_free(&t->buffers);
         slr_names_close(&t->callers);
         vec_free(&t->choices);
         vec_free(&t->ranks);
@@ -472,17 +489,10 @@ void sites_free(struct sites *s)
     vec_free(&s->list);
     vec_free(&s->share);
     vec_free(&s->fused_share);
+    free(s->before);
 }
 
-const char *site_label(const struct sites *s, size_t i, char *buf, size_t size)
+uint32_t call_site_number(const struct sites *s, uint32_t comm, uint32_t site)
 {
-    const struct site *t = &s->list.at[i];
-    if (t->phase && t->phase > 1)
-        snprintf(buf, size, "#%zu: site %llu, phase %llu", i + 1, (unsigned long long)t->index,
-                 (unsigned long long)t->phase);
-    else if (t->phase)
-        snprintf(buf, size, "#%zu: site %llu", i + 1, (unsigned long long)t->index);
-    else
-        snprintf(buf, size, "#%zu: %s", i + 1, t->pass ? "passed" : "by shape");
-    return buf;
+    return s->before[comm] + s->m->comms.at[comm].sites.at[site].order + 1;
 }

@@ -1,9 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The call sites of a run, with the figures of all ranks together and of each.
- *
- * A site of moved calls is phase and place in the period, once the library has seen the calls
- * repeat (docs/memory.md, Symmetry); else, and for passed calls, it is the shape: communicator,
- * shard, type, in place or not. */
+/* The all-gathers of a run by their call sites (model.h), with the figures of all ranks together and of each: of a call
+ * site those of the ring, and those that NCCL had for one reason. */
 #ifndef SLR_TOOLS_SITES_H
 #define SLR_TOOLS_SITES_H
 
@@ -42,8 +39,8 @@ struct site_rank {
 
 struct site {
     uint32_t comm;
-    uint64_t phase, index, period; /* phase 0: told by shape */
-    bool pass, in_place, mixed;    /* mixed: calls of several shapes */
+    uint32_t number;            /* of the communicator's call sites */
+    bool pass, in_place, mixed; /* mixed: calls of several types, or in place or not */
     uint64_t shard, count;
     const char *dtype, *reason;
     uint64_t calls;  /* of one rank: most that are known of; 0 unknown */
@@ -58,13 +55,15 @@ struct site {
     struct tallies ended;
     VEC(struct ending) endings;
     VEC(struct choice) choices;
-    const struct symmetry *recv, *send; /* NULL: not told. In place: both in recv */
-    struct slr_names callers;           /* who makes its calls; none: not told */
-    const struct shape *fused;          /* the GEMM, when one only has this communicator and shard */
+    VEC(const struct symmetry *) buffers; /* at the places that its calls have in an iteration; none: not told */
+    struct slr_names callers;             /* who makes its calls; none: not told */
+    const struct shape *fused;            /* the GEMM, when one only has this communicator and shard */
 };
 
 struct sites {
-    VEC(struct site) list; /* by communicator, ring first, then site or size */
+    const struct model *m;
+    VEC(struct site) list; /* by communicator, ring first, then call site */
+    uint32_t *before;      /* of each communicator of the model: the run's call sites in front of its own */
     double ring_time, ring_hidden, ring_exposed, ring_late, pass_time;
     struct times share, fused_share; /* of each moved gather, as in struct ending; of the fused ones */
     uint64_t traced;                 /* gathers of all ranks */
@@ -89,7 +88,7 @@ const char *reason_meaning(const char *name);
 /* What to do about it; NULL: nothing, or there is no such reason. */
 const char *reason_cure(const char *name);
 
-/* "#3: site 2"; the number is the place in the list. */
-const char *site_label(const struct sites *s, size_t i, char *buf, size_t size);
+/* The number of a call site among the run's, of all collectives, from 1. */
+uint32_t call_site_number(const struct sites *s, uint32_t comm, uint32_t site);
 
 #endif

@@ -101,14 +101,11 @@ static void reasons(struct report *r, struct table *t, const struct process *con
         for (size_t k = 0; k < who[i]->counts[op].n; k++)
             tally(&seen, who[i]->counts[op].at[k].reason, 1);
     for (size_t k = 0; k < seen.n; k++) {
-        char what[100];
+        char what[300], words[200];
         for (size_t i = 0; i < n; i++)
             value[i] = count_of(who[i], op, seen.at[k].reason);
-        snprintf(what, sizeof what, "%s with %.60s",
-                 op == SLR_ALL_GATHER       ? "calls"
-                 : op == SLR_REDUCE_SCATTER ? "reduce-scatters"
-                                            : "all-reduces",
-                 seen.at[k].reason);
+        snprintf(what, sizeof what, "%ss of which %s (%.60s)", slr_collectives[op].words,
+                 report_reason_words(words, sizeof words, seen.at[k].reason), seen.at[k].reason);
         tell(r, t, who, value, n, what);
     }
     vec_free(&seen);
@@ -121,9 +118,9 @@ void differ_counts(struct report *r, struct table *t)
         const char *what;
     } sums[] = {{F_CALLS, "all-gathers"},
                 {F_BYTES, "gathered bytes"},
-                {F_STAGED, "shards through a slot"},
-                {F_ZERO_COPY, "shards read where they lay"},
-                {F_PUSHED, "shards written into a peer's buffer"},
+                {F_STAGED, "shards copied before peers got them"},
+                {F_ZERO_COPY, "shards that peers read where they lay"},
+                {F_PUSHED, "shards written into peers' buffers"},
                 {F_GEMM_CHUNKS, "parts of fused GEMMs"},
                 {F_SCATTERS, "reduce-scatters"},
                 {F_REDUCES, "all-reduces"}};

@@ -113,9 +113,10 @@ static void endings_at(struct report *r, struct table *t, size_t site)
                     others = s->ended.at[j].n - own->n;
             if (others > 0)
                 continue;
-            char where[100], what[100], its[40];
+            char where[100], what[300], words[200], its[40];
             site_label(&r->sites, site, where, sizeof where);
-            snprintf(what, sizeof what, "ended by %.60s", own->reason);
+            snprintf(what, sizeof what, "gathers that ended so: %s (%.60s)",
+                     report_reason_words(words, sizeof words, own->reason), own->reason);
             snprintf(its, sizeof its, "%" PRIu64 " times", own->n);
             differ_row(t, report_rank_label(r, &r->m->members.at[s->ranks.at[i].member]), where, what, its, "never");
         }

@@ -30,10 +30,12 @@ struct out {
     bool html;
     struct json_writer *json; /* or NULL */
     bool bold;                /* text: on a terminal */
+    unsigned width;           /* text: columns; 0: OUT_WIDTH */
     unsigned items;           /* HTML: a list is open */
+    const char *section;      /* HTML: id of its heading; NULL: the head */
 };
 
-enum { OUT_WIDTH = 100 }; /* columns of the text form */
+enum { OUT_WIDTH = 100, OUT_WIDTH_LEAST = 40 }; /* columns of the text form */
 
 void out_begin(struct out *o, const char *title);
 void out_end(struct out *o);

@@ -56,7 +56,7 @@ static const char style[] =
     ".legend{display:flex;flex-wrap:wrap;gap:6px 18px;margin:.3rem 0 .8rem;padding:0;list-style:none;"
     "font-size:.87rem}.legend li{display:flex;gap:7px;align-items:center;margin:0}\n"
     ".legend svg{flex:none}\n"
-    ".bars{display:grid;grid-template-columns:minmax(9ch,auto) minmax(90px,1fr) auto;gap:8px 12px;"
+    ".bars{display:grid;grid-template-columns:fit-content(38ch) minmax(90px,1fr) auto;gap:8px 12px;"
     "align-items:center;margin:.6rem 0 1rem;font-size:.87rem}\n"
     ".bars .name{overflow-wrap:anywhere}.bar{display:flex;height:18px;border-radius:3px;"
     "background:var(--head)}.bar>span{display:block;height:100%;min-width:0}.bar .hid{background:var(--gemm)}"
@@ -67,7 +67,8 @@ static const char style[] =
     ".bars .num{font-variant-numeric:tabular-nums;white-space:nowrap}\n"
     "@media(max-width:600px){main{padding:14px 12px 40px}h1{font-size:1.35rem}"
     ".bars{grid-template-columns:1fr;gap:2px}.bars .num{margin-bottom:8px;white-space:normal}"
-    "th,td{padding:5px 8px}.glance th,.glance td{display:block;border:0;padding:3px 10px}"
+    "th,td{padding:5px 8px}tbody th,.nw{white-space:normal}td.w{min-width:12ch}.glance th,.glance "
+    "td{display:block;border:0;padding:3px 10px}"
     ".glance tr{display:block;border-bottom:1px solid var(--line);padding:3px 0}.glance tr:last-child{border:0}}\n"
     "@media print{.box{overflow:visible;background:var(--card)}}\n";
 
@@ -152,6 +153,7 @@ void html_end(struct out *o)
 
 void html_section(struct out *o, const char *id, const char *title)
 {
+    o->section = id;
     fprintf(o->to, "<h2 id=\"%s\">", id);
     html_text(o->to, title);
     fputs("</h2>\n", o->to);
@@ -181,7 +183,8 @@ static void put_cell(struct out *o, const struct column *c, const char *text, bo
 void html_table(struct out *o, const struct table *t)
 {
     bool facts = !t->columns[0].title[0];
-    fprintf(o->to, "<div class=\"box%s\" tabindex=\"0\"><table>\n", facts ? " glance" : "");
+    fprintf(o->to, "<div class=\"box%s\" tabindex=\"0\" role=\"region\" aria-label%s=\"%s\"><table>\n",
+            facts ? " glance" : "", o->section ? "ledby" : "", o->section ? o->section : "At a glance");
     if (!facts)
         put_head(o, t);
     fputs("<tbody>\n", o->to);

@@ -5,7 +5,7 @@
 void json_begin(struct out *o, const char *title)
 {
     json_put_open(o->json, NULL, "{\n");
-    json_put_number(o->json, "slipring_report", "1");
+    json_put_number(o->json, "slipring_report", "2");
     json_put_text(o->json, "title", title);
     json_put_open(o->json, "sections", "[\n");
     json_put_open(o->json, NULL, "{");

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The text form: 100 columns, tables with their widest breakable columns narrowed until they
- * fit. */
+/* The text form: tables with their widest breakable columns narrowed until they fit; one that does not even so is a
+ * list of its rows, a line for each cell. */
 #include <stdlib.h>
 #include <string.h>
 #include "tools/common/utf8.h"
 #include "tools/report/out.h"
 
-enum { MARGIN = 2, GAP = 2 };
+enum { MARGIN = 2, GAP = 2, WORD = 24 }; /* WORD: a longer one may be broken */
 
 /* A copy in which control characters and broken UTF-8 are '?': nothing from a log may steer a
  * terminal. */
@@ -60,12 +60,17 @@ static void spaces(FILE *to, size_t n)
     fprintf(to, "%*s", (int)n, "");
 }
 
+static size_t columns_of(const struct out *o)
+{
+    return o->width ? o->width : OUT_WIDTH;
+}
+
 void text_wrapped(struct out *o, const char *lead, const char *text)
 {
     size_t indent = strlen(lead);
     char *copy = clean(text), *at = copy;
     do {
-        size_t n = fitting(at, OUT_WIDTH - indent);
+        size_t n = fitting(at, columns_of(o) - indent);
         if (at == copy)
             fputs(lead, o->to);
         else
@@ -96,37 +101,38 @@ static size_t longest_word(const char *text)
     return most;
 }
 
-static void widen(size_t *width, size_t *least, const char *text)
+/* `least`: to what a column may be narrowed. Titles may always be broken. */
+static void widen(const struct column *c, bool title, size_t *width, size_t *least, const char *text)
 {
-    size_t w = utf8_count(text), word = longest_word(text);
-    *width = w > *width ? w : *width;
-    *least = word > *least ? word : *least;
+    const size_t all = utf8_count(text), word = longest_word(text);
+    const size_t need = !title && !c->wraps ? all : word < WORD ? word : WORD;
+    *width = all > *width ? all : *width;
+    *least = need > *least ? need : *least;
 }
 
-/* Takes from the widest column, of those that wrap as long as their words stay whole, until all
- * fit. */
-static void narrow(const struct table *t, size_t *width, const size_t *least)
+/* Takes from the widest column that may be narrowed until all fit. False: they do not. */
+static bool narrow(const struct table *t, size_t columns, size_t *width, const size_t *least)
 {
-    while (total(width, t->n) > OUT_WIDTH) {
-        size_t widest = t->n, any = 0;
-        for (size_t c = 0; c < t->n; c++) {
-            bool may = t->columns[c].wraps && width[c] > least[c];
-            if (may && (widest == t->n || width[c] > width[widest]))
+    while (total(width, t->n) > columns) {
+        size_t widest = t->n;
+        for (size_t c = 0; c < t->n; c++)
+            if (width[c] > least[c] && (widest == t->n || width[c] > width[widest]))
                 widest = c;
-            if (width[c] > width[any])
-                any = c;
-        }
-        width[widest < t->n ? widest : any]--;
+        if (widest == t->n)
+            return false;
+        width[widest]--;
     }
+    return true;
 }
 
-static void find_widths(const struct table *t, char *const *cells, size_t n, size_t *width)
+static bool find_widths(const struct out *o, const struct table *t, char *const *cells, size_t n, size_t *width)
 {
     size_t *least = tool_alloc(t->n, sizeof *least);
     for (size_t i = 0; i < n; i++)
-        widen(&width[i % t->n], &least[i % t->n], cells[i]);
-    narrow(t, width, least);
+        widen(&t->columns[i % t->n], i < t->n, &width[i % t->n], &least[i % t->n], cells[i]);
+    const bool fits = narrow(t, columns_of(o), width, least);
     free(least);
+    return fits;
 }
 
 /* Padding on the right is owed to what follows, so that no line ends in spaces. */
@@ -174,15 +180,30 @@ static char **clean_cells(const struct table *t)
     return cells;
 }
 
+/* The first cell, and the others below it, each with its title. */
+static void put_list(struct out *o, const struct table *t, char *const *row, char *const *titles)
+{
+    text_wrapped(o, "  ", row[0]);
+    for (size_t c = 1; c < t->n; c++) {
+        char *cell = tool_text("%s%s%s", titles[c], *titles[c] ? ": " : "", row[c]);
+        if (strcmp(row[c], "-") != 0)
+            text_wrapped(o, "    ", cell);
+        free(cell);
+    }
+}
+
 void text_table(struct out *o, const struct table *t)
 {
     size_t *width = tool_alloc(t->n, sizeof *width), all = t->n + t->cells.n;
     char **cells = clean_cells(t), **row = tool_alloc(t->n, sizeof *row);
-    bool facts = !t->columns[0].title[0]; /* no titles */
-    find_widths(t, cells, all, width);
-    for (size_t i = facts ? t->n : 0; i < all; i += t->n) {
+    const bool facts = !t->columns[0].title[0]; /* no titles */
+    const bool fits = find_widths(o, t, cells, all, width);
+    for (size_t i = facts || !fits ? t->n : 0; i < all; i += t->n) {
         memcpy(row, cells + i, t->n * sizeof *row);
-        put_row(o, t, width, row);
+        if (fits)
+            put_row(o, t, width, row);
+        else
+            put_list(o, t, row, cells);
     }
     for (size_t i = 0; i < all; i++)
         free(cells[i]);

@@ -16,16 +16,25 @@ struct report {
     const struct run *run;
     struct sites sites;
     struct out *o;
+    bool details; /* all sections */
 };
 
 enum { SITES_SHOWN = 40 }; /* rows of a table of call sites; more are summed up */
 
-/* report_body.c: all of it. `bold`: text on a terminal. */
-void report_write(struct report *r, enum out_form form, bool bold, FILE *to);
+struct report_form {
+    enum out_form form;
+    bool bold;      /* text, on a terminal */
+    bool details;   /* text and HTML: all sections; JSON has them always */
+    unsigned width; /* text: columns */
+};
+
+/* report_body.c: all of it. */
+void report_write(struct report *r, const struct report_form *form, FILE *to);
 
 void report_glance(struct report *r);        /* report_glance.c */
 void report_verdict(struct report *r);       /* report_verdict.c: the first line */
-void report_sites(struct report *r);         /* report_sites.c */
+void report_calls(struct report *r);         /* report_calls.c: the call sites */
+void report_sites(struct report *r);         /* report_sites.c: details of all-gathers */
 void report_scatters(struct report *r);      /* report_scatters.c */
 void report_places(struct report *r);        /* report_places.c: whether buffers are symmetric */
 void report_trials(struct report *r);        /* report_trials.c: what was tried */
@@ -77,11 +86,15 @@ const char *report_rank_label(const struct report *r, const struct member *b);
 /* trial_words.c, for report_trials.c and report_ways.c. */
 typedef void (*report_member_fn)(void *ctx, const struct comm *c, const struct member *b);
 void report_each_member(const struct report *r, report_member_fn fn, void *ctx);
-enum { TRIAL_MS = 32, TRIAL_SITE = 80 };
+enum { TRIAL_MS = 32, CALL_SITE = 80 };
 /* Four digits that count: 0.1844, 1.844, 18.44; "-": there is none. Into TRIAL_MS bytes. */
 const char *report_trial_ms(char *buf, double ms);
-/* "16 MiB", "16 MiB (b), reduce-scatter": a letter where calls of one size are several sites. Into TRIAL_SITE bytes. */
-const char *report_trial_site(char *buf, const struct member *b, uint32_t number);
+/* "#3: all-gather, 16 MiB", "#7: reduce-scatter, 16 MiB (b)": a letter where calls of one size are several sites. Into
+ * CALL_SITE bytes. Of a communicator's, and of one that a member has told. */
+const char *report_call_site(char *buf, const struct sites *s, uint32_t comm, uint32_t number);
+const char *report_trial_site(char *buf, const struct sites *s, const struct member *b, uint32_t number);
+/* The same of one of s->list. */
+const char *site_label(const struct sites *s, size_t i, char *buf, size_t size);
 /* One site, tried with one GEMM. */
 bool report_trials_alike(const struct trial *a, const struct trial *b);
 /* ms with the GEMM in so many equal parts; below 0: not told. */
@@ -90,6 +103,9 @@ double report_trial_parts(const struct trial *t, uint64_t parts);
 double report_trial_ring(const struct trial *t);
 /* report_ways.c: ms of a call of the site, and of its GEMM, over the ring as it was chosen and by NCCL. False: not told. */
 bool report_way_times(const struct member *b, const struct site_way *w, double *ring, double *nccl);
+
+/* What a reason means, without what its meaning has in brackets or behind a colon; the name where it is not known. */
+const char *report_reason_words(char *buf, size_t size, const char *reason);
 
 /* report_callers.c. Who makes a site's calls: rows of a table with the columns `caller_columns`; nothing when it is not told. */
 extern const struct column caller_columns[2];

@@ -21,7 +21,7 @@ static struct row row_of(const struct site *s, size_t site, size_t k)
 
 static void put_bar(struct report *r, const struct row *w, double longest)
 {
-    char label[80], buf[5][FORM_ROOM], says[160];
+    char label[CALL_SITE + 16], buf[4][FORM_ROOM], says[160], words[200];
     FILE *to = r->o->to;
     site_label(&r->sites, w->site, label, sizeof label);
     snprintf(says, sizeof says, "%s hidden (%s), %s exposed, %s for late ranks", form_time(buf[0], w->hidden),
@@ -29,8 +29,8 @@ static void put_bar(struct report *r, const struct row *w, double longest)
              form_time(buf[3], w->late));
     fputs("<div class=\"name\"><b>", to);
     html_text(to, label);
-    fprintf(to, "</b>, %s<br>", form_bytes(buf[4], (double)r->sites.list.at[w->site].shard));
-    html_text(to, w->ending->reason ? w->ending->reason : "not told");
+    fputs("</b><br>", to);
+    html_text(to, w->ending->reason ? report_reason_words(words, sizeof words, w->ending->reason) : "not known");
     fprintf(to, " (%zu)</div>\n<div class=\"bar\" role=\"img\" aria-label=\"%s\">", w->ending->time.n, says);
     fprintf(to,
             "<span class=\"hid\" style=\"width:%.2f%%\"></span><span class=\"exp\" style=\"width:%.2f%%\"></span>"
@@ -38,12 +38,13 @@ static void put_bar(struct report *r, const struct row *w, double longest)
             100 * w->hidden / longest, 100 * w->exposed / longest, 100 * w->late / longest, says);
 }
 
-static const char legend[] = "<ul class=\"legend\"><li><svg width=\"26\" height=\"14\"><rect class=\"gemm\" "
-                             "width=\"26\" height=\"14\" rx=\"2\"/></svg>hidden</li>"
-                             "<li><svg width=\"26\" height=\"14\"><rect class=\"wait\" x=\".5\" y=\".5\" width=\"25\" "
-                             "height=\"13\" rx=\"2\"/></svg>exposed</li>"
-                             "<li><svg width=\"26\" height=\"14\"><rect class=\"late\" x=\".5\" y=\".5\" width=\"25\" "
-                             "height=\"13\" rx=\"2\"/></svg>for late ranks</li></ul>\n";
+static const char legend[] =
+    "<ul class=\"legend\"><li><svg width=\"26\" height=\"14\" aria-hidden=\"true\"><rect class=\"gemm\" "
+    "width=\"26\" height=\"14\" rx=\"2\"/></svg>hidden</li>"
+    "<li><svg width=\"26\" height=\"14\" aria-hidden=\"true\"><rect class=\"wait\" x=\".5\" y=\".5\" width=\"25\" "
+    "height=\"13\" rx=\"2\"/></svg>exposed</li>"
+    "<li><svg width=\"26\" height=\"14\" aria-hidden=\"true\"><rect class=\"late\" x=\".5\" y=\".5\" width=\"25\" "
+    "height=\"13\" rx=\"2\"/></svg>for late ranks</li></ul>\n";
 
 static void find_rows(const struct report *r, struct row *rows, size_t *n, double *longest)
 {

@@ -11,7 +11,7 @@ static void put_decision(struct table *t, const struct member *b)
     else if (b->reason && b->peer >= 0)
         table_cell(t, "NCCL: %s, because of rank %d", b->reason, b->peer);
     else
-        table_cell(t, "%s%s", b->reason ? "NCCL: " : "not told", b->reason ? b->reason : "");
+        table_cell(t, "%s%s", b->reason ? "NCCL: " : "not known", b->reason ? b->reason : "");
 }
 
 static void put_phase(struct table *t, const struct phase *p, size_t n)

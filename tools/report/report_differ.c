@@ -5,13 +5,15 @@
 #include <string.h>
 #include "tools/report/report.h"
 
+enum { ROWS_SHOWN = 10 }; /* without --details */
+
 /* What a member's communicator line says, as one text. */
 static void decision_of(char *buf, size_t size, const struct member *b)
 {
     snprintf(buf, size, "%s%s%.60s",
              b->ring     ? "ring"
              : b->reason ? "NCCL"
-                         : "not told",
+                         : "not known",
              b->reason ? ": " : "", b->reason ? b->reason : "");
 }
 
@@ -54,25 +56,71 @@ static const char *label_of_crank(const struct report *r, const struct comm *c, 
     return "a rank without log";
 }
 
+/* Buffers that differ in one thing, and the rank that is away: at how many places of the iteration; the first is
+ * told. */
+struct away {
+    const struct comm *comm;
+    uint32_t index; /* of that */
+    const struct symmetry *first;
+    size_t places;
+};
+VEC_TYPE(aways, struct away);
+
+static bool alike(const struct symmetry *a, const struct symmetry *b)
+{
+    return a->op == b->op && a->shard == b->shard && a->found.odd_rank == b->found.odd_rank &&
+           a->found.what == b->found.what && strcmp(a->buffer, b->buffer) == 0;
+}
+
+static void add_away(struct aways *list, const struct comm *c, uint32_t index, const struct symmetry *y)
+{
+    if (y->found.odd_rank < 0 || (uint32_t)y->found.odd_ranks >= c->nranks)
+        return;
+    for (size_t i = 0; i < list->n; i++)
+        if (list->at[i].comm == c && alike(list->at[i].first, y)) {
+            list->at[i].places++;
+            return;
+        }
+    vec_push(list, ((struct away){c, index, y, 1}));
+}
+
 static void differ_symmetry(struct report *r, struct table *t)
 {
-    for (size_t i = 0; i < r->sites.list.n; i++) {
-        const struct site *s = &r->sites.list.at[i];
-        const struct symmetry *side[] = {s->recv, s->send};
-        for (int k = 0; k < 2; k++) {
-            const struct symmetry *y = side[k];
-            char where[100], what[80], value[24], expected[24];
-            if (!y || y->found.odd_rank < 0 || (uint32_t)y->found.odd_ranks >= r->m->comms.at[s->comm].nranks)
-                continue;
-            const bool known = y->found.value != y->found.expected;
-            site_label(&r->sites, i, where, sizeof where);
-            snprintf(what, sizeof what, "%.8s buffer: %.40s", y->buffer, sym_difference_name(y->found.what));
-            snprintf(value, sizeof value, "%" PRIu64, y->found.value);
-            snprintf(expected, sizeof expected, "%" PRIu64, y->found.expected);
-            differ_row(t, label_of_crank(r, &r->m->comms.at[s->comm], y->found.odd_rank), where, what,
-                       known ? value : "-", known ? expected : "-");
-        }
+    struct aways list = {0};
+    for (size_t i = 0; i < r->run->comms.n; i++) {
+        const struct comm *c = &r->m->comms.at[r->run->comms.at[i]];
+        for (size_t k = 0; k < c->symmetry.n; k++)
+            add_away(&list, c, r->run->comms.at[i], &c->symmetry.at[k]);
     }
+    for (size_t i = 0; i < list.n; i++) {
+        const struct symmetry *y = list.at[i].first;
+        char where[160], what[100], value[24], expected[24], name[CALL_SITE], times[60] = "";
+        const bool known = y->found.value != y->found.expected;
+        if (list.at[i].places > 1)
+            snprintf(times, sizeof times, ", at %zu places of an iteration; the first", list.at[i].places);
+        snprintf(
+            where, sizeof where, "%s",
+            report_call_site(name, &r->sites, list.at[i].index, comm_first_site(list.at[i].comm, y->op, y->shard)));
+        snprintf(what, sizeof what, "%.8s buffer: %.30s%s", y->buffer, sym_difference_name(y->found.what), times);
+        snprintf(value, sizeof value, "%" PRIu64, y->found.value);
+        snprintf(expected, sizeof expected, "%" PRIu64, y->found.expected);
+        differ_row(t, label_of_crank(r, list.at[i].comm, y->found.odd_rank), where, what, known ? value : "-",
+                   known ? expected : "-");
+    }
+    vec_free(&list);
+}
+
+/* The table, or its first rows. */
+static void cut(struct report *r, struct table *t)
+{
+    const size_t rows = t->cells.n / t->n;
+    for (size_t i = ROWS_SHOWN * t->n; i < t->cells.n && !r->details; i++)
+        free(t->cells.at[i]);
+    if (!r->details && rows > ROWS_SHOWN)
+        t->cells.n = ROWS_SHOWN * t->n;
+    out_table(r->o, t);
+    if (!r->details && rows > ROWS_SHOWN)
+        out_say(r->o, "%zu more rows: `--details`.", rows - ROWS_SHOWN);
 }
 
 void report_differences(struct report *r)
@@ -97,5 +145,5 @@ void report_differences(struct report *r)
             r->o,
             "No rank is away from the others: decisions, reasons, counts and symmetry are equal, and medians of times "
             "lie within 25%% of the others'.");
-    out_table(r->o, &t);
+    cut(r, &t);
 }

@@ -153,15 +153,14 @@ static void put_callers(struct json_writer *w, const struct site *s)
 static void put_site(struct report *r, struct json_writer *w, size_t i)
 {
     const struct site *s = &r->sites.list.at[i];
-    char label[80];
+    char label[CALL_SITE + 16];
     json_put_open(w, NULL, "{");
     json_put_text(w, "label", site_label(&r->sites, i, label, sizeof label));
     json_put_text(w, "communicator", r->m->comms.at[s->comm].name);
     put_count(w, "nranks", r->m->comms.at[s->comm].nranks);
     json_put_text(w, "decision", s->pass ? "pass" : "ring");
     json_put_text(w, "reason", s->reason);
-    put_count(w, "phase", s->phase);
-    put_count(w, "site", s->index);
+    put_count(w, "call_site", call_site_number(&r->sites, s->comm, s->number));
     put_count(w, "shard", s->shard);
     json_put_text(w, "dtype", s->dtype);
     json_put_bool(w, "in_place", s->in_place);

@@ -46,7 +46,7 @@ static void put_where(struct report *r, struct table *t)
     row(t, "Ranks");
     table_cell(t, "%u in %zu process%s on %s", ranks, r->run->processes.n, r->run->processes.n == 1 ? "" : "es", hosts);
     row(t, "Devices");
-    table_cell(t, "%s%s", *devices ? devices : "not told (the name is in the trace lines)",
+    table_cell(t, "%s%s", *devices ? devices : "not known (trace lines have their names)",
                run_is_software(r->m, r->run) ? ": the software GPU, so all times are modelled or a CPU's, not a GPU's"
                                              : "");
 }
@@ -79,11 +79,46 @@ static void put_program(struct report *r, struct table *t)
     if (!*versions)
         return;
     row(t, "Command");
-    table_cell(t, "%s", *commands ? commands : "not told");
+    table_cell(t, "%s", *commands ? commands : "not known");
     row(t, "Versions");
     table_cell(t, "%s", versions);
     row(t, "Settings");
     table_cell(t, "%s", given);
+}
+
+/* "12 from where they lie, 3 copied first": those that there were. */
+static void put_shards(struct report *r, struct table *t)
+{
+    const struct {
+        enum log_field f;
+        const char *how;
+    } ways[] = {
+        {F_ZERO_COPY, "from where they lie"}, {F_STAGED, "copied first"}, {F_PUSHED, "written into their buffers"}};
+    char list[160] = "";
+    size_t len = 0;
+    for (size_t i = 0; i < sizeof ways / sizeof *ways; i++)
+        if (report_sum(r, ways[i].f) > 0)
+            len += (size_t)snprintf(list + len, sizeof list - len, "%s%.0f %s", len ? ", " : "",
+                                    report_sum(r, ways[i].f), ways[i].how);
+    if (!len)
+        return;
+    row(t, "Peers got shards");
+    table_cell(t, "%s", list);
+}
+
+static void put_ring(struct report *r, struct table *t)
+{
+    const double fused = report_sum(r, F_FUSED);
+    if (report_sum(r, F_SUBSTITUTED) == 0)
+        return;
+    row(t, "Over the ring");
+    if (fused > 0)
+        table_cell(t, "%.0f fused with their GEMM, in %.0f parts; %.0f times a stream waited for all of a gather",
+                   fused, report_sum(r, F_GEMM_CHUNKS), report_sum(r, F_JOINED));
+    else
+        table_cell(t, "none fused with a GEMM; %.0f times a stream waited for all of a gather",
+                   report_sum(r, F_JOINED));
+    put_shards(r, t);
 }
 
 static void put_gathers(struct report *r, struct table *t)
@@ -93,16 +128,11 @@ static void put_gathers(struct report *r, struct table *t)
     if (!report_has_summary(r) && calls == 0)
         return;
     row(t, "All-gathers");
-    table_cell(t, "%s%.0f calls of all ranks, %s gathered; %.0f moved to the ring, %.0f passed to NCCL",
-               report_least(r), calls, form_bytes(bytes, report_sum(r, F_BYTES)), moved, report_sum(r, F_PASSED));
+    table_cell(t, "%s%.0f calls of all ranks, %s gathered; %.0f over the ring, %.0f by NCCL", report_least(r), calls,
+               form_bytes(bytes, report_sum(r, F_BYTES)), moved, report_sum(r, F_PASSED));
     if (calls == 0)
         return;
-    row(t, "Of those moved");
-    table_cell(t, "%.0f fused with a GEMM (%.0f parts), %.0f times a stream was made to wait", report_sum(r, F_FUSED),
-               report_sum(r, F_GEMM_CHUNKS), report_sum(r, F_JOINED));
-    row(t, "Way of the shards");
-    table_cell(t, "%.0f through a slot, %.0f from where they lie, %.0f written into the peer's buffer",
-               report_sum(r, F_STAGED), report_sum(r, F_ZERO_COPY), report_sum(r, F_PUSHED));
+    put_ring(r, t);
 }
 
 static void put_reductions(struct report *r, struct table *t, const char *name, enum slr_collective_id op)
@@ -118,8 +148,8 @@ static void put_reductions(struct report *r, struct table *t, const char *name, 
         snprintf(traced, sizeof traced, "; of %s in %" PRIu64 " that were traced, %s were hidden",
                  form_time(time, n.time), n.traced, form_time(hidden, n.hidden));
     row(t, name);
-    table_cell(t, "%s%.0f calls of all ranks; %.0f moved to the ring, %.0f passed to NCCL%s", report_least(r), calls,
-               moved, calls - moved, traced);
+    table_cell(t, "%s%.0f calls of all ranks; %.0f over the ring, %.0f by NCCL%s", report_least(r), calls, moved,
+               calls - moved, traced);
 }
 
 static void put_endless(struct report *r, struct table *t)
@@ -138,15 +168,16 @@ static void put_overlap(struct report *r, struct table *t)
         return; /* it has been said of those */
     row(t, "Overlap reached");
     if (r->sites.ring_time <= 0) {
-        table_cell(t, "not known: no moved gather was traced (`slipring run --record DIR` traces all)");
+        table_cell(t, "not known: no gather was traced (`slipring run --record DIR` traces all)");
         return;
     }
-    table_cell(t,
-               "%s: of %s in moved gathers, %s were hidden (all ranks together); streams stood still for %s, %s of it "
+    table_cell(
+        t,
+        "%s: of %s in gathers over the ring, %s were hidden (all ranks together); streams stood still for %s, %s of it "
                "before the last rank had reached the call",
-               form_share(share, overlap_of(r->sites.ring_hidden, r->sites.ring_time)),
-               form_time(time, r->sites.ring_time), form_time(hidden, r->sites.ring_hidden),
-               form_time(exposed, r->sites.ring_exposed), form_time(late, r->sites.ring_late));
+        form_share(share, overlap_of(r->sites.ring_hidden, r->sites.ring_time)), form_time(time, r->sites.ring_time),
+        form_time(hidden, r->sites.ring_hidden), form_time(exposed, r->sites.ring_exposed),
+        form_time(late, r->sites.ring_late));
     row(t, "A median gather");
     table_cell(t, "%s hidden; a fused one %s", form_share(share, (double)percentile(&r->sites.share, 50) / 1e4),
                r->sites.fused_share.n ? form_share(median, (double)percentile(&r->sites.fused_share, 50) / 1e4)
@@ -188,7 +219,7 @@ static void put_settings(struct report *r, struct table *t)
         if (every > 1)
             snprintf(each, sizeof each, "one of %" PRIu64 " calls", every);
         row(t, "Traced");
-        table_cell(t, "%s, %" PRIu64 " gathers of all ranks", each, r->sites.traced);
+        table_cell(t, "%s, %" PRIu64 " gather%s of all ranks", each, r->sites.traced, r->sites.traced == 1 ? "" : "s");
     }
     if (slot > 0) {
         row(t, "Staging slots");

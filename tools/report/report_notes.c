@@ -178,4 +178,6 @@ void report_notes(struct report *r)
             "by microseconds to milliseconds.");
     if (r->o->items == 0)
         out_say(r->o, "Nothing is missing.");
+    if (!r->details)
+        out_say(r->o, "More of everything: `slipring report --details`. Words: docs/report.md.");
 }

@@ -22,12 +22,16 @@ static bool tells(const struct member *b)
     return b && b->placed.n > 0;
 }
 
-/* Ranks that tell nothing. */
+/* Ranks that tell nothing. Members are sorted by rank; a damaged log may say that there are billions. */
 static uint32_t silent(const struct report *r, const struct comm *c)
 {
-    uint32_t n = 0;
-    for (uint32_t k = 0; k < c->nranks; k++)
-        n += !tells(member_of(r, c, (int32_t)k));
+    int64_t last = -1;
+    uint32_t n = c->nranks;
+    for (size_t k = 0; k < c->members.n; k++) {
+        const struct member *b = &r->m->members.at[c->members.at[k]];
+        if (b->crank > last && b->crank < (int64_t)c->nranks && tells(b))
+            n--, last = b->crank;
+    }
     return n;
 }
 
@@ -131,7 +135,7 @@ static void say_comm(struct report *r, const struct comm *c)
         out_item(r->o, "communicator %.16s: %zu more phases.", c->name, c->phases.n - 16);
     if (sites)
         out_item(r->o,
-                 "communicator %.16s: of %" PRIu64 " call site%s %" PRIu64
+                 "communicator %.16s: of %" PRIu64 " call%s of an iteration %" PRIu64
                  " receive%s into the same allocation at the same "
                  "offset on all ranks that are known, in every iteration.",
                  c->name, sites, sites > 1 ? "s" : "", symmetric, symmetric == 1 ? "s" : "");
@@ -145,8 +149,8 @@ static void put_buffer(struct report *r, struct table *t, const struct comm *c, 
 {
     char bytes[FORM_ROOM], text[300];
     report_symmetry(text, sizeof text, y);
-    table_cell(t, "%.16s%sphase %" PRIu64 ", site %" PRIu64, r->run->comms.n > 1 ? c->name : "",
-               r->run->comms.n > 1 ? ", " : "", y->phase, y->site);
+    table_cell(t, "%.16s%sphase %" PRIu64 ", call %" PRIu64, r->run->comms.n > 1 ? c->name : "",
+               r->run->comms.n > 1 ? ", " : "", y->phase, y->site + 1);
     table_cell(t, "%s", slr_collectives[y->op].words);
     table_cell(t, "%s", form_bytes(bytes, (double)y->shard));
     table_cell(t, "%" PRIu64, y->calls);
@@ -176,8 +180,8 @@ static size_t put_buffers(struct report *r, struct table *t, bool symmetric, siz
 
 void report_places(struct report *r)
 {
-    static const struct column columns[] = {{"call site", false, false},
-                                            {"call", false, false},
+    static const struct column columns[] = {{"call of an iteration", false, true},
+                                            {"collective", false, false},
                                             {"shard of a rank", true, false},
                                             {"calls", true, false},
                                             {"buffer", false, true}};

@@ -88,10 +88,13 @@ void report_ranks(struct report *r)
                                          {"exposed", true, false},
                                          {"overlap", true, false}};
     struct table t = {.columns = columns, .n = 9}, sums = {.columns = more, .n = 5};
+    const bool reductions = report_reductions(r, SLR_COLLECTIVES, MODEL_NONE).traced > 0;
     size_t n = r->run->ranks.n < 128 ? r->run->ranks.n : 128;
+    if (!r->details && !reductions && r->sites.traced == 0)
+        return; /* nothing but their names */
     for (size_t i = 0; i < n; i++)
         put(&t, r, r->run->ranks.at[i]);
-    for (size_t i = 0; i < n && report_reductions(r, SLR_COLLECTIVES, MODEL_NONE).traced; i++) {
+    for (size_t i = 0; i < n && reductions; i++) {
         table_cell(&sums, "%s", r->m->ranks.at[r->run->ranks.at[i]].label);
         put_reductions(&sums, r, r->run->ranks.at[i]);
     }

@@ -120,10 +120,16 @@ static bool has_reason(const struct scatter_site *s, enum slr_reason reason)
 
 /* ---- the tables ---- */
 
-static void put_shape(struct table *t, const struct report *r, const struct scatter_site *s, size_t i)
+/* Of the first call site of its size. */
+static uint32_t number_of(const struct report *r, const struct scatter_site *s)
+{
+    return call_site_number(&r->sites, s->comm, comm_first_site(&r->m->comms.at[s->comm], s->op, s->shard));
+}
+
+static void put_shape(struct table *t, const struct report *r, const struct scatter_site *s)
 {
     char bytes[FORM_ROOM];
-    table_cell(t, "#%zu", i + 1);
+    table_cell(t, "#%" PRIu32, number_of(r, s));
     table_cell(t, "%s", r->m->comms.at[s->comm].name);
     table_cell(t, "%s", slr_collectives[s->op].words);
     table_cell(t, "%s, %" PRIu64 " %s%s", form_bytes(bytes, (double)s->shard), s->count, s->dtype ? s->dtype : "?",
@@ -183,27 +189,6 @@ static void put_times(struct table *t, struct scatter_site *s)
     table_cell(t, "%s", form_share(buf[3], overlap_of(s->hidden_sum, s->time_sum)));
 }
 
-static bool is_alike(const void *what, const struct caller *c)
-{
-    const struct scatter_site *s = what;
-    return c->call == 0 && c->op == s->op && c->shard == s->shard && c->count == s->count && c->dtype == s->dtype &&
-           c->in_place == s->in_place;
-}
-
-static void callers(struct report *r, const struct found *all)
-{
-    struct table t = {.columns = caller_columns, .n = 2};
-    for (size_t i = 0; i < all->n && i < SITES_SHOWN; i++) {
-        struct slr_names names = {0};
-        char label[24];
-        snprintf(label, sizeof label, "#%zu", i + 1);
-        comm_callers(r->m, all->at[i].comm, is_alike, &all->at[i], &names);
-        report_caller_rows(&t, label, &names);
-        slr_names_close(&names);
-    }
-    report_callers(r, &t);
-}
-
 static void figures(struct report *r, struct found *all)
 {
     static const struct column decided[] = {
@@ -217,13 +202,13 @@ static void figures(struct report *r, struct found *all)
     struct table times = {.columns = measured, .n = sizeof measured / sizeof *measured};
     bool any = false;
     for (size_t i = 0; i < all->n && i < SITES_SHOWN; i++) {
-        put_shape(&t, r, &all->at[i], i);
+        put_shape(&t, r, &all->at[i]);
         put_reasons(&t, &all->at[i]);
         put_gemms(&t, r, &all->at[i]);
         any |= all->at[i].traced > 0;
     }
     for (size_t i = 0; i < all->n && i < SITES_SHOWN && any; i++) {
-        table_cell(&times, "#%zu", i + 1);
+        table_cell(&times, "#%" PRIu32, number_of(r, &all->at[i]));
         put_times(&times, &all->at[i]);
     }
     out_table(r->o, &t);
@@ -236,7 +221,6 @@ static void figures(struct report *r, struct found *all)
                 "stream's reaching the call, behind the GEMM, until it went on, median. overlap: 1 - exposed / time, "
                 "over all.");
     out_table(r->o, &times);
-    callers(r, all);
 }
 
 /* ---- what is counted ---- */
@@ -304,10 +288,10 @@ void report_scatters(struct report *r)
 /* ---- what to do ---- */
 
 /* "Reduce-scatter #2". */
-static const char *name_of(char buf[FORM_ROOM], const struct scatter_site *s, size_t i)
+static const char *name_of(char buf[FORM_ROOM], const struct report *r, const struct scatter_site *s)
 {
     const char *words = slr_collectives[s->op].words;
-    snprintf(buf, FORM_ROOM, "%c%s #%zu", toupper((unsigned char)*words), words + 1, i + 1);
+    snprintf(buf, FORM_ROOM, "%c%s #%" PRIu32, toupper((unsigned char)*words), words + 1, number_of(r, s));
     return buf;
 }
 
@@ -333,7 +317,7 @@ static double cost_of(const struct report *r, const struct scatter_site *s)
     return sum / (double)c->members.n * (double)(every ? every : 1);
 }
 
-static void advise_room(struct report *r, struct advices *a, const struct scatter_site *s, size_t i)
+static void advise_room(struct report *r, struct advices *a, const struct scatter_site *s)
 {
     char name[FORM_ROOM];
     const struct comm *c = &r->m->comms.at[s->comm];
@@ -343,13 +327,13 @@ static void advise_room(struct report *r, struct advices *a, const struct scatte
         advice_add(a, ADVICE_ROOM, 0,
                    "%s does not fit the staging slots: SLIPRING_SLOT_BYTES=%" PRIu64
                    "M does; with SLIPRING_CACHE_BYTES of at least twice that for each communicator.",
-                   name_of(name, s, i), mib);
+                   name_of(name, r, s), mib);
     else if (s->made && hold && s->shard > hold && (has_reason(s, SLR_R_RING) || has_reason(s, SLR_R_GRAPH)))
         advice_add(a, ADVICE_ROOM, cost_of(r, s),
                    "%s is sent behind its GEMM and not part by part, as its shards do not fit the staging slots: "
                    "SLIPRING_SLOT_BYTES=%" PRIu64
                    "M is room enough; with SLIPRING_CACHE_BYTES of at least twice that for each communicator.",
-                   name_of(name, s, i), mib);
+                   name_of(name, r, s), mib);
 }
 
 static bool tried(const struct report *r, const struct scatter_site *s)
@@ -368,7 +352,7 @@ static bool tried(const struct report *r, const struct scatter_site *s)
     return false;
 }
 
-static void advise_untried(struct report *r, struct advices *a, const struct scatter_site *s, size_t i)
+static void advise_untried(struct report *r, struct advices *a, const struct scatter_site *s)
 {
     char name[FORM_ROOM], words[UNTRIED_ROOM];
     uint64_t calls;
@@ -380,7 +364,7 @@ static void advise_untried(struct report *r, struct advices *a, const struct sca
     advice_add(a, ADVICE_REST, 0,
                "%s: ring and NCCL were not compared to the end: %s%s. SLIPRING_%s=always uses the ring from the first "
                "call on.",
-               name_of(name, s, i), untried_words(words, r, why, calls),
+               name_of(name, r, s), untried_words(words, r, why, calls),
                report_count(r, slr_reason_name(SLR_R_GRAPH)) ? ", outside of CUDA graphs, in which nothing is tried"
                                                              : "",
                slr_setting_rows[slr_collectives[s->op].setting].name);
@@ -406,8 +390,8 @@ void report_scatter_advice(struct report *r, struct advices *a)
     struct found all;
     find(&all, r);
     for (size_t i = 0; i < all.n && i < SITES_SHOWN; i++) {
-        advise_room(r, a, &all.at[i], i);
-        advise_untried(r, a, &all.at[i], i);
+        advise_room(r, a, &all.at[i]);
+        advise_untried(r, a, &all.at[i]);
     }
     advise_guesses(r, a);
     release(&all);

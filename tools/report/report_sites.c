@@ -25,44 +25,31 @@ static void list_tally(char *buf, size_t size, const struct tallies *t)
     }
 }
 
-static void put_shape(struct table *t, const struct site *s)
-{
-    char bytes[FORM_ROOM];
-    table_cell(t, "%s %s%s", form_bytes(bytes, (double)s->shard), s->dtype ? s->dtype : "",
-               s->mixed      ? " (varies)"
-               : s->in_place ? ", in place"
-                             : "");
-}
-
 static void put_figures(struct table *t, const struct report *r, size_t i)
 {
     const struct site *s = &r->sites.list.at[i];
-    char buf[7][FORM_ROOM], label[80];
-    double bytes = (double)s->shard * r->m->comms.at[s->comm].nranks * (double)s->calls;
+    char buf[6][FORM_ROOM], label[CALL_SITE + 16];
     table_cell(t, "%s", site_label(&r->sites, i, label, sizeof label));
-    put_shape(t, s);
+    table_cell(t, "%s%s", s->pass ? "NCCL: " : "ring", s->pass ? s->reason ? s->reason : "?" : "");
     table_cell(t, "%s", s->calls ? form_count(buf[0], s->calls) : "-");
-    table_cell(t, "%s", s->calls && s->shard ? form_bytes(buf[1], bytes) : "-");
     if (s->traced == 0) {
         for (int k = 0; k < 5; k++)
             table_cell(t, "-");
         return;
     }
-    table_cell(t, "%s", form_time(buf[2], (double)s->median));
-    table_cell(t, "%s", form_time(buf[3], (double)s->p90));
-    table_cell(t, "%s", form_time(buf[4], (double)s->exposed_median));
-    table_cell(t, "%s", form_time(buf[6], (double)s->late_median));
+    table_cell(t, "%s", form_time(buf[1], (double)s->median));
+    table_cell(t, "%s", form_time(buf[2], (double)s->p90));
+    table_cell(t, "%s", form_time(buf[3], (double)s->exposed_median));
+    table_cell(t, "%s", form_time(buf[4], (double)s->late_median));
     table_cell(t, "%s", form_share(buf[5], overlap_of(s->hidden_sum, s->time_sum)));
 }
 
 static void figures(struct report *r, const size_t *chosen, size_t n)
 {
-    static const struct column columns[] = {{"call site", false, false}, {"shard of a rank", false, true},
-                                            {"calls", true, false},      {"gathered", true, false},
-                                            {"median", true, false},     {"p90", true, false},
-                                            {"exposed", true, false},    {"late", true, false},
-                                            {"overlap", true, false}};
-    struct table t = {.columns = columns, .n = 9};
+    static const struct column columns[] = {
+        {"call site", false, true}, {"went to", false, true}, {"calls", true, false}, {"median", true, false},
+        {"p90", true, false},       {"exposed", true, false}, {"late", true, false},  {"overlap", true, false}};
+    struct table t = {.columns = columns, .n = sizeof columns / sizeof *columns};
     for (size_t i = 0; i < n; i++)
         put_figures(&t, r, chosen[i]);
     out_table(r->o, &t);
@@ -86,19 +73,16 @@ void report_symmetry(char *buf, size_t size, const struct symmetry *y)
         snprintf(buf + len, size - (size_t)len, ", moved %" PRIu64 " time%s", y->moves, y->moves > 1 ? "s" : "");
 }
 
+/* How many of the buffers, at their places of an iteration, are the same on all ranks every time. */
 static void symmetry_of(char *buf, size_t size, const struct site *s)
 {
-    const struct symmetry *y[] = {s->recv, s->send};
-    *buf = '\0';
-    for (int i = 0; i < 2; i++)
-        if (y[i]) {
-            size_t len = strlen(buf);
-            if (len)
-                len += (size_t)snprintf(buf + len, size - len, "; ");
-            report_symmetry(buf + len, size - len, y[i]);
-        }
-    if (!*buf)
-        snprintf(buf, size, s->pass ? "-" : "not told");
+    size_t same = 0;
+    for (size_t i = 0; i < s->buffers.n; i++)
+        same += s->buffers.at[i]->found.state == SYM_SITE_SYMMETRIC;
+    if (s->buffers.n)
+        snprintf(buf, size, "%zu of %zu symmetric", same, s->buffers.n);
+    else
+        snprintf(buf, size, s->pass ? "-" : "not known");
 }
 
 static void way_of(char *buf, size_t size, const struct site *s)
@@ -107,13 +91,13 @@ static void way_of(char *buf, size_t size, const struct site *s)
     const struct {
         const char *name;
         uint64_t n;
-    } ways[] = {{"place", s->place}, {"slot", s->slot}, {"push", s->push}};
+    } ways[] = {{"read in place", s->place}, {"staged", s->slot}, {"written", s->push}};
     size_t len = 0;
     snprintf(buf, size, "-");
     for (int i = 0; i < 3; i++)
         if (ways[i].n)
-            len += (size_t)snprintf(buf + len, size - len, "%s%s %.0f%%", len ? ", " : "", ways[i].name,
-                                    100 * (double)ways[i].n / sum);
+            len += (size_t)snprintf(buf + len, size - len, "%s%.0f%% %s", len ? ", " : "",
+                                    100 * (double)ways[i].n / sum, ways[i].name);
 }
 
 static void gemm_of(char *buf, size_t size, const struct site *s)
@@ -146,7 +130,7 @@ static void put_decision(struct table *t, const struct report *r, size_t i)
     static const char *const made[] = {
         [SITE_CALLED] = "ring", [SITE_IN_GRAPHS] = "graph", [SITE_BOTH] = "ring and graph"};
     const struct site *s = &r->sites.list.at[i];
-    char label[80], why[200], symmetric[300], way[80], gemm[120];
+    char label[CALL_SITE + 16], why[200], symmetric[300], way[80], gemm[120];
     site_label(&r->sites, i, label, sizeof label);
     list_tally(why, sizeof why, &s->ended);
     symmetry_of(symmetric, sizeof symmetric, s);
@@ -157,6 +141,7 @@ static void put_decision(struct table *t, const struct report *r, size_t i)
         put_passed(t, s);
     else
         table_cell(t, "%s%s%s", made[s->made], *why ? ": " : "", why);
+    table_cell(t, "%s%s", s->dtype ? s->dtype : "-", s->mixed ? " (varies)" : s->in_place ? ", in place" : "");
     table_cell(t, "%s", gemm);
     table_cell(t, "%s", way);
     table_cell(t, "%s", symmetric);
@@ -164,12 +149,10 @@ static void put_decision(struct table *t, const struct report *r, size_t i)
 
 static void decisions(struct report *r, const size_t *chosen, size_t n)
 {
-    static const struct column columns[] = {{"call site", false, false},
-                                            {"decision: how it ended", false, true},
-                                            {"fused GEMM", false, true},
-                                            {"shards to peers", false, true},
-                                            {"buffers", false, true}};
-    struct table t = {.columns = columns, .n = 5};
+    static const struct column columns[] = {
+        {"call site", false, true},  {"decision: how it ended", false, true},  {"type", false, true},
+        {"fused GEMM", false, true}, {"how peers get the shard", false, true}, {"buffers", false, true}};
+    struct table t = {.columns = columns, .n = sizeof columns / sizeof *columns};
     for (size_t i = 0; i < n; i++)
         put_decision(&t, r, chosen[i]);
     out_table(r->o, &t);
@@ -179,16 +162,16 @@ static void decisions(struct report *r, const size_t *chosen, size_t n)
 static void endings(struct report *r, const size_t *chosen, size_t n)
 {
     static const struct column columns[] = {
-        {"call site", false, false}, {"ended", false, true},   {"gathers", true, false},       {"median", true, false},
-        {"exposed", true, false},    {"overlap", true, false}, {"median overlap", true, false}};
+        {"call site", false, true}, {"ended", false, true},   {"gathers", true, false},       {"median", true, false},
+        {"exposed", true, false},   {"overlap", true, false}, {"median overlap", true, false}};
     struct table t = {.columns = columns, .n = 7};
     for (size_t i = 0; i < n; i++) {
         const struct site *s = &r->sites.list.at[chosen[i]];
         for (size_t k = 0; k < s->endings.n && k < 12; k++) {
             const struct ending *e = &s->endings.at[k];
-            char label[80], buf[4][FORM_ROOM];
+            char label[CALL_SITE + 16], buf[4][FORM_ROOM];
             table_cell(&t, "%s", site_label(&r->sites, chosen[i], label, sizeof label));
-            table_cell(&t, "%s", e->reason ? e->reason : "not told");
+            table_cell(&t, "%s", e->reason ? e->reason : "not known");
             table_cell(&t, "%zu", e->time.n);
             table_cell(&t, "%s", form_time(buf[0], (double)e->median));
             table_cell(&t, "%s", form_time(buf[1], (double)e->exposed_median));
@@ -229,42 +212,27 @@ static void meanings(struct report *r, const size_t *chosen, size_t n)
     vec_free(&seen);
 }
 
-static void callers(struct report *r, const size_t *chosen, size_t n)
-{
-    struct table t = {.columns = caller_columns, .n = 2};
-    char label[80];
-    for (size_t i = 0; i < n; i++)
-        report_caller_rows(&t, site_label(&r->sites, chosen[i], label, sizeof label),
-                           &r->sites.list.at[chosen[i]].callers);
-    report_callers(r, &t);
-}
-
 void report_sites(struct report *r)
 {
     size_t chosen[2 * SITES_SHOWN];
     size_t n = report_chosen_sites(r, false, chosen, SITES_SHOWN);
     n += report_chosen_sites(r, true, chosen + n, SITES_SHOWN);
-    out_section(r->o, "sites", "Call sites");
-    if (n == 0) {
-        out_say(r->o, "No all-gather in these logs.");
+    if (n == 0)
         return;
-    }
+    out_section(r->o, "times", "Times of all-gathers");
     if (r->sites.traced)
-        out_say(
-            r->o,
-            "median, p90: time of a gather, from when the application's stream reached the call until the last byte "
-            "had arrived. exposed: how long the stream stood still for it, median. late: of that, until the last rank "
-            "had "
-            "reached the call, median: waiting for a slow rank and not for data. overlap: 1 - exposed / time, "
-            "over all gathers. A stream can stand still longer than the gather takes, for peers that still read "
-            "this rank's shard; then nothing of it is hidden. Calls and bytes are one rank's.");
+        out_say(r->o,
+                "median, p90: time of a gather, from when the application's stream reached the call until the last "
+                "byte had arrived. exposed: how long the stream stood still for it, median. late: of that, until the "
+                "last rank had reached the call, median: waiting for a slow rank and not for data. overlap: 1 - "
+                "exposed / time, over all gathers. A stream can stand still longer than the gather takes, for peers "
+                "that still read this rank's shard; then nothing of it is hidden. Calls are one rank's.");
     else
         out_say(r->o,
                 "Times are missing: these logs have no trace lines. Record them with `slipring run --record DIR`.");
     figures(r, chosen, n);
     if (n < r->sites.list.n)
-        out_say(r->o, "%zu more sites take less time and are not listed.", r->sites.list.n - n);
-    callers(r, chosen, n);
+        out_say(r->o, "%zu more take less time and are not listed.", r->sites.list.n - n);
     endings(r, chosen, n);
     out_section(r->o, "decisions", "What was decided, and why");
     decisions(r, chosen, n);

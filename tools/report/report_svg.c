@@ -92,10 +92,12 @@ static void look_of(struct look *l, const struct bar *b)
     }
     l->class = "gather";
     const char *how = b->gather->pass ? b->gather->reason : b->gather->ended;
+    if (how && reason_meaning(how) && strcmp(how, "fused") != 0)
+        how = b->gather->pass ? "by NCCL" : "waited for";
     const bool gather = b->gather->op == SLR_ALL_GATHER;
-    snprintf(l->text[0], sizeof l->text[0], "%s %" PRIu64 ": %s%s%.40s", b->gather->pass ? "passed" : "call",
+    snprintf(l->text[0], sizeof l->text[0], "%s %" PRIu64 ": %s%s%.40s", b->gather->pass ? "NCCL, call" : "call",
              b->gather->call, gather ? "" : slr_collectives[b->gather->op].words, gather ? "" : ", ", how ? how : "?");
-    snprintf(l->text[1], sizeof l->text[1], "%s %" PRIu64, b->gather->pass ? "passed" : "call", b->gather->call);
+    snprintf(l->text[1], sizeof l->text[1], "%s %" PRIu64, b->gather->pass ? "NCCL, call" : "call", b->gather->call);
     if (!b->gather->pass) /* those count by themselves */
         snprintf(l->text[2], sizeof l->text[2], "%" PRIu64, b->gather->call);
 }
@@ -258,7 +260,7 @@ static void say_what(struct report *r, const struct picture *p)
             "%s of%s communicator %s, %s: a window of usual length out of the steady state (%zu windows could be "
             "shown, %zu end "
             "like this one). Times count from the first rank's reaching the call. `slipring trace` has everything.",
-            calls, w->pass ? " those that were passed to NCCL," : "", r->m->comms.at[w->comm].name,
+            calls, w->pass ? " those that stayed with NCCL," : "", r->m->comms.at[w->comm].name,
             form_time(time, (double)(w->end - w->begin)), w->windows, w->like);
     if (r->run->ranks.n > p->ranks)
         out_say(r->o, "%zu of %zu ranks are shown.", p->ranks, r->run->ranks.n);

@@ -14,7 +14,7 @@ static void list_parts(char *buf, size_t size, const struct trial *t)
     snprintf(buf, size, "-");
     for (unsigned i = 0; i < t->ways; i++)
         if (t->way[i].parts != 1)
-            len += (size_t)snprintf(buf + len, size - len, "%s%" PRIu64 ":%s", len ? ", " : "", t->way[i].parts,
+            len += (size_t)snprintf(buf + len, size - len, "%s%" PRIu64 ": %s", len ? ", " : "", t->way[i].parts,
                                     report_trial_ms(ms, t->way[i].ms));
 }
 
@@ -73,14 +73,13 @@ static void put_gain(struct table *t, const struct trial *a)
         table_cell(t, "%.1f%%", 100 * (1 - ms / a->nccl_ms));
 }
 
-static void put_trial(struct table *t, const struct comm *c, const struct member *b, size_t i)
+static void put_trial(struct table *t, const struct sites *s, const struct member *b, size_t i)
 {
     const struct trial *a = &b->trials.at[i];
-    char site[TRIAL_SITE], ms[TRIAL_MS], list[LIST];
-    table_cell(t, "%s", c->name);
-    table_cell(t, "%s", report_trial_site(site, b, a->number));
+    char site[CALL_SITE], ms[TRIAL_MS], list[LIST];
+    table_cell(t, "%s", report_trial_site(site, s, b, a->number));
     put_gemm(t, a);
-    table_cell(t, "%" PRIu64 ", %s%s", a->calls, a->clock ? a->clock : "not told", a->duel ? ", duel" : "");
+    table_cell(t, "%" PRIu64 ", %s%s", a->calls, a->clock ? a->clock : "not known", a->duel ? ", duel" : "");
     table_cell(t, "%s", report_trial_ms(ms, a->ring_ms));
     table_cell(t, "%s", report_trial_ms(ms, a->nccl_ms));
     table_cell(t, "%s", report_trial_ms(ms, report_trial_parts(a, 1)));
@@ -99,9 +98,10 @@ struct shown {
 static void put_member(void *ctx, const struct comm *c, const struct member *b)
 {
     struct shown *s = ctx;
+    (void)c;
     for (size_t i = 0; i < b->trials.n; i++)
         if (s->trials++ < TRIALS_SHOWN)
-            put_trial(&s->table, c, b, i);
+            put_trial(&s->table, &s->r->sites, b, i);
     s->duels += b->duels.n;
 }
 
@@ -148,15 +148,10 @@ static void say_all_duels(struct shown *s)
 
 void report_trials(struct report *r)
 {
-    static const struct column columns[] = {{"communicator", false, false},
-                                            {"shard of a rank", false, true},
-                                            {"GEMM: m, n, k, ops, types", false, true},
-                                            {"calls, clock", false, true},
-                                            {"ring", true, false},
-                                            {"NCCL", true, false},
-                                            {"whole", true, false},
-                                            {"parts: time", false, true},
-                                            {"chosen", false, true},
+    static const struct column columns[] = {{"call site", false, true},    {"GEMM: m, n, k, ops, types", false, true},
+                                            {"calls, clock", false, true}, {"ring", true, false},
+                                            {"NCCL", true, false},         {"whole", true, false},
+                                            {"parts: time", false, true},  {"chosen", false, true},
                                             {"less than NCCL", true, true}};
     struct shown s = {.r = r, .table = {.columns = columns, .n = sizeof columns / sizeof *columns}};
     report_each_member(r, put_member, &s);

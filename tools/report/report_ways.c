@@ -80,16 +80,16 @@ bool report_way_times(const struct member *b, const struct site_way *w, double *
     return *ring > 0 && *nccl > 0;
 }
 
-static void put_times(char *why, const struct member *b, const struct site_way *w)
+static void put_times(char *why, const struct sites *s, const struct member *b, const struct site_way *w)
 {
     const uint32_t first = first_of(b, w->number);
-    char ring[TRIAL_MS], nccl[TRIAL_MS], whose[TRIAL_SITE + 16] = "its own times", of[64] = "";
+    char ring[TRIAL_MS], nccl[TRIAL_MS], whose[CALL_SITE + 16] = "its own times", of[64] = "";
     struct rows rows = rows_of(b, w->number, w->nccl);
     double ring_ms, nccl_ms;
     if (!rows.end && first != w->number) {
-        char site[TRIAL_SITE];
+        char site[CALL_SITE];
         rows = rows_of(b, first, w->nccl);
-        snprintf(whose, sizeof whose, "times of %s", report_trial_site(site, b, first));
+        snprintf(whose, sizeof whose, "times of %s", report_trial_site(site, s, b, first));
     }
     if (rows.end - rows.first > 1)
         snprintf(of, sizeof of, ", of %zu GEMMs by their calls", rows.end - rows.first);
@@ -101,7 +101,7 @@ static void put_times(char *why, const struct member *b, const struct site_way *
                  report_trial_ms(nccl, nccl_ms), *nccl != '-' ? " ms" : "");
 }
 
-static void put_why(struct table *t, const struct member *b, const struct site_way *w)
+static void put_why(struct table *t, const struct sites *s, const struct member *b, const struct site_way *w)
 {
     static const struct {
         const char *reason, *words;
@@ -110,7 +110,7 @@ static void put_why(struct table *t, const struct member *b, const struct site_w
                  {"unmeasured", "not measured: as without trials"}};
     char why[WHY] = "";
     if (strcmp(w->reason, "measured") == 0)
-        put_times(why, b, w);
+        put_times(why, s, b, w);
     for (size_t i = 0; i < sizeof known / sizeof *known; i++)
         if (strcmp(w->reason, known[i].reason) == 0)
             snprintf(why, sizeof why, "%s", known[i].words);
@@ -118,6 +118,7 @@ static void put_why(struct table *t, const struct member *b, const struct site_w
 }
 
 struct shown {
+    const struct sites *sites;
     struct table table;
     size_t n;
 };
@@ -125,16 +126,16 @@ struct shown {
 static void put_member(void *ctx, const struct comm *c, const struct member *b)
 {
     struct shown *s = ctx;
-    char site[TRIAL_SITE];
+    char site[CALL_SITE];
+    (void)c;
     for (size_t i = 0; i < b->ways.n; i++) {
         const struct site_way *w = &b->ways.at[i];
         if (s->n++ >= WAYS_SHOWN)
             continue;
-        table_cell(&s->table, "%s", c->name);
-        table_cell(&s->table, "%s", report_trial_site(site, b, w->number));
+        table_cell(&s->table, "%s", report_trial_site(site, s->sites, b, w->number));
         table_cell(&s->table, "%" PRIu64, w->calls);
         table_cell(&s->table, "%s", w->nccl ? "NCCL" : "ring");
-        put_why(&s->table, b, w);
+        put_why(&s->table, s->sites, b, w);
         table_cell(&s->table, "%" PRIu64, w->over_ring);
         table_cell(&s->table, "%" PRIu64, w->over_nccl);
     }
@@ -142,10 +143,10 @@ static void put_member(void *ctx, const struct comm *c, const struct member *b)
 
 void report_ways(struct report *r)
 {
-    static const struct column columns[] = {
-        {"communicator", false, false}, {"shard of a rank", false, true}, {"calls", true, false}, {"way", false, false},
-        {"why", false, true},           {"since: ring", true, false},     {"NCCL", true, false}};
-    struct shown s = {.table = {.columns = columns, .n = sizeof columns / sizeof *columns}};
+    static const struct column columns[] = {{"call site", false, true},   {"calls", true, false},
+                                            {"way", false, false},        {"why", false, true},
+                                            {"since: ring", true, false}, {"NCCL", true, false}};
+    struct shown s = {.sites = &r->sites, .table = {.columns = columns, .n = sizeof columns / sizeof *columns}};
     report_each_member(r, put_member, &s);
     if (s.n == 0)
         return;

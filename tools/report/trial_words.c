@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Call sites whose ways are tried, and their times, in words. */
+#include <inttypes.h>
+#include <string.h>
 #include "tools/report/report.h"
 
 void report_each_member(const struct report *r, report_member_fn fn, void *ctx)
@@ -30,21 +32,37 @@ static void put_letter(char *buf, size_t size, size_t n)
         snprintf(buf, size, " (%zu)", n + 1);
 }
 
-const char *report_trial_site(char *buf, const struct member *b, uint32_t number)
+const char *report_call_site(char *buf, const struct sites *s, uint32_t comm, uint32_t number)
 {
-    const struct trial_site *s = &b->trial_sites.at[number];
+    const struct comm *c = &s->m->comms.at[comm];
+    const struct call_site *site = &c->sites.at[number];
     char bytes[FORM_ROOM], letter[FORM_ROOM] = "";
-    size_t before = 0, all = 0;
-    for (size_t i = 0; i < b->trial_sites.n; i++)
-        if (b->trial_sites.at[i].shard == s->shard && b->trial_sites.at[i].op == s->op) {
-            before += i < number;
-            all++;
-        }
-    if (all > 1)
-        put_letter(letter, sizeof letter, before);
-    const bool gather = s->op == SLR_ALL_GATHER;
-    snprintf(buf, TRIAL_SITE, "%s%s%s%s", form_bytes(bytes, (double)s->shard), letter, gather ? "" : ", ",
-             gather ? "" : slr_collectives[s->op].words);
+    if (c->sites.at[site->first].alike > 1)
+        put_letter(letter, sizeof letter, site->nth);
+    snprintf(buf, CALL_SITE, "#%" PRIu32 ": %s, %s%s", call_site_number(s, comm, number),
+             slr_collectives[site->what.op].words, form_bytes(bytes, (double)site->what.shard), letter);
+    return buf;
+}
+
+const char *report_trial_site(char *buf, const struct sites *s, const struct member *b, uint32_t number)
+{
+    return report_call_site(buf, s, b->comm, b->call_sites.at[number]);
+}
+
+const char *site_label(const struct sites *s, size_t i, char *buf, size_t size)
+{
+    char name[CALL_SITE];
+    snprintf(buf, size, "%s", report_call_site(name, s, s->list.at[i].comm, s->list.at[i].number));
+    return buf;
+}
+
+const char *report_reason_words(char *buf, size_t size, const char *reason)
+{
+    const char *words = reason_meaning(reason);
+    size_t n = words ? strcspn(words, "(:;") : 0;
+    while (n && words[n - 1] == ' ')
+        n--;
+    snprintf(buf, size, "%.*s", (int)(words ? n : strlen(reason)), words ? words : reason);
     return buf;
 }
 

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 #include "base/wait.h"
-#include "tools/common/whole_file.h"
+#include "tools/common/output.h"
 #include "tools/top/top.h"
 
 #define OPTIONS_FILE "tools/top/options.def"
@@ -43,11 +43,11 @@ static bool write_tables(const struct top *t, const struct options *o)
             putchar('\n');
         return fflush(stdout) == 0;
     }
-    struct whole_file f;
-    if (!whole_file_open(&f, o->prometheus))
+    struct output f;
+    if (!output_open(&f, o->prometheus))
         return false;
     top_write_metrics(f.to, t);
-    return whole_file_close(&f, true);
+    return output_end(&f, true);
 }
 
 /* One table. Metrics are written where there is no job, too: then they have no samples. */

@@ -2,6 +2,7 @@
 /* slipring trace: the logs of all ranks as a trace for Perfetto or chrome://tracing. */
 #include <string.h>
 #include "tools/common/job.h"
+#include "tools/common/output.h"
 #include "tools/model/input.h"
 #include "tools/trace/events.h"
 
@@ -25,11 +26,11 @@ static int write_trace(const struct input *in, const char *path)
         fputs("slipring trace: these logs have no trace lines; `slipring run --record DIR` records them\n", stderr);
         return TOOL_NOTHING;
     }
-    FILE *to = output_open(path);
-    if (!to)
+    struct output out;
+    if (!output_open(&out, path))
         return TOOL_NOTHING;
-    trace_write(&in->model, &in->model.runs.at[in->run], to);
-    return output_close(to, path) ? input_status(in) : TOOL_NOTHING;
+    trace_write(&in->model, &in->model.runs.at[in->run], out.to);
+    return output_close(&out) ? input_status(in) : TOOL_NOTHING;
 }
 
 int main(int argc, char **argv)

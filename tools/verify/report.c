@@ -14,8 +14,8 @@ static void print_reasons(FILE *out, const unsigned long long count[SLR_R_COUNT]
 {
     for (int r = 0; r < SLR_R_COUNT; r++)
         if (count[r] && stays_with_nccl(r))
-            fprintf(out, "  %llu %ss stayed with NCCL: %s (%s)\n", count[r], what, slr_reason_name((enum slr_reason)r),
-                    slr_reason_doc((enum slr_reason)r));
+            fprintf(out, "  %llu %s%s stayed with NCCL: %s (%s)\n", count[r], what, count[r] == 1 ? "" : "s",
+                    slr_reason_name((enum slr_reason)r), slr_reason_doc((enum slr_reason)r));
 }
 
 static void print_difference(FILE *out, const struct difference *d)
@@ -60,9 +60,11 @@ static void print_compared(FILE *out, const struct tally *t)
         if (!t->compared[k])
             continue;
         if (t->differing[k])
-            fprintf(out, "%s%llu of %llu %ss DIFFER from NCCL's", between, t->differing[k], t->compared[k], one(k));
+            fprintf(out, "%s%llu of %llu %s%s DIFFER from NCCL's", between, t->differing[k], t->compared[k], one(k),
+                    t->compared[k] == 1 ? "" : "s");
         else
-            fprintf(out, "%s%llu %ss compared with NCCL's, %s", between, t->compared[k], one(k), equal(k));
+            fprintf(out, "%s%llu %s%s compared with NCCL's, %s", between, t->compared[k], one(k),
+                    t->compared[k] == 1 ? "" : "s", equal(k));
         between = "; ";
     }
     fputs("\n", out);
@@ -80,10 +82,11 @@ static void print_verdict(FILE *out, const struct tally *t, unsigned long long e
     else
         print_compared(out, t);
     if (t->logs && every == 1)
-        fprintf(out, "  logs of %llu processes; every substituted call of each was compared\n", t->logs);
+        fprintf(out, "  logs of %llu process%s; every substituted call of each was compared\n", t->logs,
+                t->logs == 1 ? "" : "es");
     else if (t->logs)
-        fprintf(out, "  logs of %llu processes; one in %llu of each one's substituted calls was compared\n", t->logs,
-                every);
+        fprintf(out, "  logs of %llu process%s; one in %llu of each one's substituted calls was compared\n", t->logs,
+                t->logs == 1 ? "" : "es", every);
 }
 
 int verify_report(FILE *out, const struct tally *t, unsigned long long every, int status)
@@ -94,15 +97,15 @@ int verify_report(FILE *out, const struct tally *t, unsigned long long every, in
         if (t->ended && (k == SLR_ALL_GATHER || t->calls[k]))
             fprintf(out, "  %llu of %llu %ss substituted\n", t->substituted[k], t->calls[k], slr_collectives[k].words);
     if (t->logs > t->ended)
-        fprintf(out, "  %llu processes gathered nothing, or ended before they could say how much\n",
-                t->logs - t->ended);
-    print_reasons(out, t->refused, "ranks' communicator");
+        fprintf(out, "  %llu process%s gathered nothing, or ended too early to say how much\n", t->logs - t->ended,
+                t->logs - t->ended == 1 ? "" : "es");
+    print_reasons(out, t->refused, "communicator");
     for (int k = 0; k < SLR_COLLECTIVES; k++)
         print_reasons(out, t->reason[k], slr_collectives[k].words);
     if (t->skipped)
-        fprintf(out, "  %llu were not compared for want of device memory\n", t->skipped);
+        fprintf(out, "  %llu could not be compared for want of device memory\n", t->skipped);
     if (t->unreadable)
-        fprintf(out, "  %llu lines of the logs can not be read\n", t->unreadable);
+        fprintf(out, "  %llu line%s of the logs can not be read\n", t->unreadable, t->unreadable == 1 ? "" : "s");
     if (status)
         fprintf(out, "  COMMAND ended with status %d\n", status);
     if (tally_sum(t->differing))

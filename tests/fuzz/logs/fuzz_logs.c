@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Any bytes as a log: read, put in order, and written as text, page and trace. With libFuzzer's main (fuzz_logs.sh), or
- * with the one below, which changes sound logs by a seed. */
+/* Any bytes as a log: read, put in order, and written as text, page, JSON and trace. With libFuzzer's main
+ * (fuzz_logs.sh), or with the one below, which changes sound logs by a seed. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,8 +12,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 static void write_all(const struct model *m, uint32_t run, FILE *to)
 {
     struct report r = {.m = m, .index = run, .run = &m->runs.at[run]};
-    report_write(&r, false, true, to);
-    report_write(&r, true, false, to);
+    static const struct report_form forms[] = {{.form = OUT_TEXT, .bold = true, .details = true, .width = 60},
+                                               {.form = OUT_TEXT},
+                                               {.form = OUT_HTML, .details = true},
+                                               {.form = OUT_JSON}};
+    for (size_t i = 0; i < sizeof forms / sizeof *forms; i++)
+        report_write(&r, &forms[i], to);
     trace_write(m, r.run, to);
 }
 
