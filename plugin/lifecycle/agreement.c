@@ -61,7 +61,7 @@ static enum slr_reason map_control(struct slr_init *init, int fd)
     size_t bytes = slr_control_bytes(c->nranks);
     struct slr_control *m = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     if (m == MAP_FAILED || !is_low(fd)) {
-    close(fd);
+        close(fd);
         fd = -1;
     }
     if (m == MAP_FAILED)
