@@ -28,7 +28,7 @@ static bool find_ag_gemm(struct bench *b)
         stderr,
         "slipring bench: ag_gemm was not found in %s, %s/bench or %s/../libexec/slipring; name it with --ag-gemm (the "
         "Python wheel has none, but the .deb, .rpm and .tar.gz packages and a build)\n",
-            self, self, self);
+        self, self, self);
     return false;
 }
 

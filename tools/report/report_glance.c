@@ -174,7 +174,7 @@ static void put_overlap(struct report *r, struct table *t)
     table_cell(
         t,
         "%s: of %s in gathers over the ring, %s were hidden (all ranks together); streams stood still for %s, %s of it "
-               "before the last rank had reached the call",
+        "before the last rank had reached the call",
         form_share(share, overlap_of(r->sites.ring_hidden, r->sites.ring_time)), form_time(time, r->sites.ring_time),
         form_time(hidden, r->sites.ring_hidden), form_time(exposed, r->sites.ring_exposed),
         form_time(late, r->sites.ring_late));
