@@ -94,7 +94,7 @@ static void differ_symmetry(struct report *r, struct table *t)
     }
     for (size_t i = 0; i < list.n; i++) {
         const struct symmetry *y = list.at[i].first;
-        char where[160], what[100], value[24], expected[24], name[CALL_SITE], times[60] = "";
+        char where[160], what[128], value[24], expected[24], name[CALL_SITE], times[60] = "";
         const bool known = y->found.value != y->found.expected;
         if (list.at[i].places > 1)
             snprintf(times, sizeof times, ", at %zu places of an iteration; the first", list.at[i].places);
