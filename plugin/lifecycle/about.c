@@ -121,22 +121,13 @@ static enum slr_reason most(const _Atomic uint64_t *counts, enum slr_reason firs
     return found;
 }
 
-/* Why this rank has no ways tried; NULL: it has. */
-static const char *no_trials(void)
-{
-    const char *reproducible = getenv("CUBLAS_WORKSPACE_CONFIG");
-    return slr_get(SLR_S_TRIALS) == 0      ? "SLIPRING_TRIALS is 0"
-           : reproducible && *reproducible ? "CUBLAS_WORKSPACE_CONFIG is set"
-                                           : NULL;
-}
-
 /* "for one_rank (...)", with what to do. What a site learns by is no reason to do anything. */
 static void add_reason(struct text *t, int id, enum slr_reason r)
 {
     const char *cure = slr_reason_cure(r);
     const bool untried = r == slr_collectives[id].untried;
-    if (untried && no_trials())
-        append(t, "as no ways are tried: %s", no_trials());
+    if (untried && slr_trials_none())
+        append(t, "as no ways are tried: %s", slr_trials_none());
     else if (untried || r == SLR_R_TRIAL)
         append(t, "%s their ways were tried (%s)", untried ? "before" : "while", slr_reason_name(r));
     else
@@ -201,8 +192,8 @@ static void add_unmeasured(struct text *t, const struct slr_totals *n)
     uint64_t graphs = 0;
     for (int id = 0; id < SLR_COLLECTIVES; id++)
         graphs += C(of[id].by_reason[SLR_R_GRAPH]);
-    if (no_trials())
-        append(t, "ring and NCCL were not compared, as %s", no_trials());
+    if (slr_trials_none())
+        append(t, "ring and NCCL were not compared, as %s", slr_trials_none());
     else if (2 * graphs > moved_of(n))
         append(t, "most calls are in CUDA graphs, where ring and NCCL are not compared");
     else

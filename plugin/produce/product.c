@@ -115,19 +115,12 @@ void slr_product_operation(CUcontext ctx)
         drop(ctx);
 }
 
-/* Under the lock. */
-static bool uses(const struct slr_product *p, struct slr_extent x)
-{
-    for (unsigned i = 0; i < p->gemms; i++)
-        if (slr_ranges_meet(&p->used[i], x))
-            return true;
-    return false;
-}
-
 bool slr_product_uses(const struct slr_product *p, CUdeviceptr at, size_t bytes)
 {
+    bool used = false;
     pthread_mutex_lock(&lock);
-    const bool used = uses(p, (struct slr_extent){at, at + bytes});
+    for (unsigned i = 0; i < p->gemms; i++)
+        used |= slr_ranges_meet(&p->used[i], (struct slr_extent){at, at + bytes});
     pthread_mutex_unlock(&lock);
     return used;
 }

@@ -22,10 +22,9 @@ enum {
 
 uint32_t slr_trials_prepare(struct slr_comm *c)
 {
-    const char *reproducible = getenv("CUBLAS_WORKSPACE_CONFIG");
-    if ((reproducible && *reproducible) || !slr_real.cuEventQuery || !slr_real.cuEventElapsedTime)
+    if (slr_trials_none() || !slr_real.cuEventQuery || !slr_real.cuEventElapsedTime)
         return 0;
-    c->trials = slr_get(SLR_S_TRIALS) ? calloc(1, sizeof *c->trials) : NULL;
+    c->trials = calloc(1, sizeof *c->trials);
     if (c->trials) {
         c->shared.control->post[c->rank].gpu = slr_known_gpu(c);
         c->shared.control->post[c->rank].floor = slr_small_floor();

@@ -44,7 +44,9 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include "base/counters.h"
+#include "base/settings.h"
 #include "plugin/comm/trial_row.h"
 
 /* The stages of the trials of a site, one after the other; a stage's number, `again` of a
@@ -79,6 +81,15 @@ bool slr_site_next(enum slr_site_state *state, enum slr_site_event event);
 #define SLR_TRIAL_RUN 4u  /* calls of a way in turn */
 #define SLR_DUEL_FIRST 4u /* calls of a turn in a duel that are not measured */
 #define SLR_TRIAL_PERIOD 12u
+
+/* The setting or variable of this process that keeps all its ranks from trying; NULL: none does. */
+static inline const char *slr_trials_none(void)
+{
+    const char *reproducible = getenv("CUBLAS_WORKSPACE_CONFIG");
+    return slr_get(SLR_S_TRIALS) == 0      ? "SLIPRING_TRIALS is 0"
+           : reproducible && *reproducible ? "CUBLAS_WORKSPACE_CONFIG is set"
+                                           : NULL;
+}
 
 /* Calls of a site, from its first one, until its ways have been compared, by a duel too, and the choice holds: at most,
  * unless they share groups with others, and 0 without trials. Between a stage and the next there are some 32. */

@@ -559,21 +559,33 @@ static void *second(void *one)
     return NULL;
 }
 
-static void in_turn_body(struct world *w, const struct scatter_case *c)
+static void first(struct passes *p)
+{
+    for (int i = 0; i < PASSES; i += 2) {
+        pass(p);
+        pthread_barrier_wait(&p->at);
+        pthread_barrier_wait(&p->at);
+    }
+}
+
+/* `here` on this thread, `there` on another one. */
+static void on_both(struct world *w, const struct scatter_case *c, void (*here)(struct passes *),
+                    void *(*there)(void *))
 {
     struct passes p;
     struct site t;
     struct turn u;
     pthread_t thread;
     passes_open(&p, w, c, &t, &u);
-    CHECK(pthread_create(&thread, NULL, second, &p) == 0, "no thread");
-    for (int i = 0; i < PASSES; i += 2) {
-        pass(&p);
-        pthread_barrier_wait(&p.at);
-        pthread_barrier_wait(&p.at);
-    }
+    CHECK(pthread_create(&thread, NULL, there, &p) == 0, "no thread");
+    here(&p);
     pthread_join(thread, NULL);
     passes_close(&p);
+}
+
+static void in_turn_body(struct world *w, const struct scatter_case *c)
+{
+    on_both(w, c, first, second);
 }
 
 /* It has called for a copy of what the clone is made to, and is held up on its way to the driver (SOFTGPU_FAIL). */
@@ -591,25 +603,24 @@ static void *held(void *one)
     return NULL;
 }
 
+static void past_held(struct passes *p)
+{
+    const struct site *t = p->u->t;
+    for (int i = 0; i < HELD; i++) {
+        pass(p);
+        pthread_barrier_wait(&p->at);
+        sleep_ms(5);
+        pass(p);
+        pthread_barrier_wait(&p->at);
+        /* Else what it has read does not matter. */
+        CUDA(cudaMemcpyAsync(p->u->out, p->out, t->all * t->elem, cudaMemcpyDeviceToHost, p->w->s));
+        CUDA(cudaStreamSynchronize(p->w->s));
+    }
+}
+
 static void held_body(struct world *w, const struct scatter_case *c)
 {
-    struct passes p;
-    struct site t;
-    struct turn u;
-    pthread_t thread;
-    passes_open(&p, w, c, &t, &u);
-    CHECK(pthread_create(&thread, NULL, held, &p) == 0, "no thread");
-    for (int i = 0; i < HELD; i++) {
-        pass(&p);
-        pthread_barrier_wait(&p.at);
-        sleep_ms(5);
-        pass(&p);
-        pthread_barrier_wait(&p.at);
-        CUDA(cudaMemcpyAsync(u.out, p.out, t.all * t.elem, cudaMemcpyDeviceToHost, w->s)); /* else it does not matter */
-        CUDA(cudaStreamSynchronize(w->s));
-    }
-    pthread_join(thread, NULL);
-    passes_close(&p);
+    on_both(w, c, past_held, held);
 }
 
 #define COPY(name_, ...)                                                                                               \
