@@ -32,10 +32,12 @@
 #include "base/settings.h"
 #include "base/wait.h"
 #include "cache/block_impl.h"
+#include "cache/handles.h"
 #include "cache/virtual.h"
 
 #define PATIENCE_MS 1000
 #define RANGES 32
+#define RUN_PIECES 64 /* to which a run grows: of PyTorch's 1.25 GiB. Mapping a piece takes a peer 0.1 ms */
 
 static uint32_t ordinals;
 /* Under the lock. */
@@ -55,12 +57,17 @@ void slr_not_shared(const char *why)
         slr_log(SLR_LOG_INFO, "not_shared", "reason=%s msg=%s", why, "shards in this memory are staged");
 }
 
+/* Nobody says when virtual memory is unmapped: it is known as long as it is registered, as it is registered. */
+static bool ends_unseen(void)
+{
+    return slr_get(SLR_S_ALLOC) == SLR_ALLOC_OFF;
+}
+
 bool slr_external_ends_with_registration(uint64_t generation)
 {
     slr_block_lock();
     const struct slr_block *b = slr_table_by_generation(generation);
-    bool foreign = b && (b->kind == SLR_BLOCK_REGISTERED ||
-                         (b->kind == SLR_BLOCK_VIRTUAL && slr_get(SLR_S_ALLOC) == SLR_ALLOC_OFF));
+    bool foreign = b && (b->kind == SLR_BLOCK_REGISTERED || (b->kind == SLR_BLOCK_VIRTUAL && ends_unseen()));
     slr_block_unlock();
     return foreign;
 }
@@ -70,31 +77,12 @@ static bool attribute(void *out, CUpointer_attribute what, CUdeviceptr p)
     return slr_real.cuPointerGetAttribute(out, what, p) == CUDA_SUCCESS;
 }
 
-/* What the driver says of the memory at `p`. NULL: it can be entered; else why not. */
-static const char *ask_driver(CUdeviceptr p, size_t bytes, struct slr_block *b)
-{
-    int device = -1, legacy = 0;
-    CUdeviceptr base = 0;
-    size_t size = 0;
-    b->device = slr_block_device_current(&b->ctx);
-    if (b->device < 0 || !attribute(&device, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, p) || device != b->device)
-        return "it is not memory of the communicator's device";
-    /* A peer maps whole allocations, so the buffer has to lie in one. */
-    if (!slr_real.cuMemGetAddressRange || slr_real.cuMemGetAddressRange(&base, &size, p) != CUDA_SUCCESS || base > p ||
-        p - base > size || bytes > size - (p - base))
-        return "the buffer spans several allocations";
-    b->base = base;
-    b->size = size;
-    b->kind = attribute(&legacy, CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE, p) && legacy ? SLR_BLOCK_REGISTERED
-                                                                                               : SLR_BLOCK_VIRTUAL;
-    return NULL;
-}
-
 /* Not to be told: the next gather that meets the memory asks again. */
 static const char later[] = "";
+static const char spans[] = "the buffer spans several allocations";
 
 /* Pools, managed memory and the like have no handle to retain. */
-static const char *look_virtual(CUdeviceptr base)
+static const char *look_virtual(CUdeviceptr base, int device)
 {
     CUmemGenericAllocationHandle memory;
     CUmemAllocationProp prop = {0};
@@ -106,8 +94,123 @@ static const char *look_virtual(CUdeviceptr base)
     CUresult r = slr_real.cuMemGetAllocationPropertiesFromHandle(&prop, memory);
     slr_retain_end(memory);
     bool shareable = r == CUDA_SUCCESS && prop.location.type == CU_MEM_LOCATION_TYPE_DEVICE &&
+                     prop.location.id == device &&
                      (prop.requestedHandleTypes & CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
     return shareable ? NULL : "virtual memory that was made without a handle type of file descriptors";
+}
+
+/* ---- runs of mappings ---- */
+
+/* Mappings of one reservation, one behind the other, that can all be shared: what a block of virtual memory is. Its
+ * addresses from `base` up to `end`. */
+struct run {
+    int device;
+    unsigned pieces;
+    CUdeviceptr base, end;
+    CUdeviceptr first, last; /* of the reservation */
+};
+
+static bool range_of(CUdeviceptr p, CUdeviceptr *base, CUdeviceptr *end)
+{
+    size_t size = 0;
+    if (!slr_real.cuMemGetAddressRange || slr_real.cuMemGetAddressRange(base, &size, p) != CUDA_SUCCESS || *base > p ||
+        p - *base >= size)
+        return false;
+    *end = *base + size;
+    return true;
+}
+
+/* Else the mapping itself. */
+static void find_reservation(struct run *run)
+{
+    CUdeviceptr first = 0;
+    size_t bytes = 0;
+    const bool known = attribute(&first, CU_POINTER_ATTRIBUTE_RANGE_START_ADDR, run->base) &&
+                       attribute(&bytes, CU_POINTER_ATTRIBUTE_RANGE_SIZE, run->base) && first <= run->base &&
+                       bytes >= run->end - first;
+    run->first = known ? first : run->base;
+    run->last = (known ? first + bytes : run->end) - 1;
+}
+
+/* The mapping in front of the run, or behind it. NULL: added; else why not. */
+static const char *add_piece(struct run *run, bool in_front)
+{
+    CUdeviceptr base, end;
+    if (run->pieces == SLR_PIECES || (in_front ? run->base <= run->first : run->end > run->last) ||
+        !range_of(in_front ? run->base - 1 : run->end, &base, &end) || (in_front ? end != run->base : base != run->end))
+        return spans;
+    const char *why = look_virtual(base, run->device);
+    if (why)
+        return why;
+    *(in_front ? &run->base : &run->end) = in_front ? base : end;
+    run->pieces++;
+    return NULL;
+}
+
+static const char *cover(struct run *run, CUdeviceptr base, CUdeviceptr end)
+{
+    const char *why = NULL;
+    while (!why && run->base > base)
+        why = add_piece(run, true);
+    while (!why && run->end < end)
+        why = add_piece(run, false);
+    return why;
+}
+
+/* No two blocks have a mapping in common: one that the run cuts at an edge becomes part of it. */
+static const char *cover_cut(struct run *run)
+{
+    const struct slr_place first = slr_block_find(run->base), last = slr_block_find(run->end - 1);
+    const char *why = first.generation ? cover(run, first.base, run->end) : NULL;
+    return !why && last.generation ? cover(run, run->base, last.base + last.size) : why;
+}
+
+/* Neighbours that are not used by gathers yet soon will be: PyTorch's expandable segments map 20 MiB at a time, one
+ * behind the other, and a block for each would be many. Who makes a reservation for each buffer gets a block for each. */
+static void widen(struct run *run)
+{
+    for (int in_front = 0; in_front < 2; in_front++)
+        for (;;) {
+            struct run more = *run;
+            if (add_piece(&more, in_front) || cover_cut(&more) || more.pieces > RUN_PIECES)
+                break;
+            *run = more;
+        }
+}
+
+/* The run that becomes the block of a buffer; b->base and b->size are its first mapping. */
+static const char *find_run(CUdeviceptr p, size_t bytes, struct slr_block *b)
+{
+    struct run run = {.device = b->device, .pieces = 1, .base = b->base, .end = b->base + b->size};
+    const char *why = look_virtual(b->base, b->device);
+    find_reservation(&run);
+    if (!why)
+        why = cover(&run, b->base, p + bytes);
+    if (!why)
+        why = cover_cut(&run);
+    if (!why && !ends_unseen())
+        widen(&run);
+    b->base = run.base;
+    b->size = run.end - run.base;
+    return why;
+}
+
+/* What the driver says of the memory at `p`. NULL: it can be entered; else why not. */
+static const char *ask_driver(CUdeviceptr p, size_t bytes, struct slr_block *b)
+{
+    int device = -1, legacy = 0;
+    CUdeviceptr end;
+    b->device = slr_block_device_current(&b->ctx);
+    if (b->device < 0 || !attribute(&device, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, p) || device != b->device)
+        return "it is not memory of the communicator's device";
+    if (!range_of(p, &b->base, &end))
+        return "the driver does not say how large its allocation is";
+    b->size = end - b->base;
+    b->kind = attribute(&legacy, CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE, p) && legacy ? SLR_BLOCK_REGISTERED
+                                                                                               : SLR_BLOCK_VIRTUAL;
+    if (b->kind == SLR_BLOCK_VIRTUAL)
+        return find_run(p, bytes, b);
+    return bytes > end - p ? spans : NULL; /* a peer maps the whole allocation, so the buffer has to lie in it */
 }
 
 /* Under the lock. */
@@ -119,12 +222,34 @@ static bool is_leaving(const struct slr_block *b)
     return leaves;
 }
 
+static bool same_shape(const struct slr_block *a, const struct slr_block *b)
+{
+    return a->base == b->base && a->size == b->size && a->kind == b->kind;
+}
+
+/* Under the lock. Makes room: smaller runs become part of this one, so their generations end. What lies in them is
+ * staged until the peers have mapped the new one; they close the old ones then, behind the calls that use them. Who has
+ * registered them follows (plugin/memory/registration.c). False: there is a block that this one can not replace. */
+static bool replace_smaller(const struct slr_block *seen)
+{
+    struct slr_block *b;
+    while ((b = slr_table_overlap(seen->base, seen->size)) != NULL) {
+        const bool within = b->base >= seen->base && b->base + b->size <= seen->base + seen->size;
+        if (!within || b->kind != SLR_BLOCK_VIRTUAL || seen->kind != SLR_BLOCK_VIRTUAL || ends_unseen())
+            return false;
+        slr_block_vanish(b);
+    }
+    return true;
+}
+
 /* Under the lock. */
 static struct slr_block *enter_block(const struct slr_block *seen)
 {
     struct slr_block *b = slr_table_overlap(seen->base, seen->size);
-    if (b) /* entered meanwhile; a block of another shape is not understood */
-        return b->base == seen->base && b->size == seen->size && b->kind == seen->kind ? b : NULL;
+    if (b && same_shape(b, seen)) /* entered meanwhile */
+        return b;
+    if (!replace_smaller(seen))
+        return NULL;
     b = malloc(sizeof *b);
     if (!b)
         return NULL;
@@ -182,8 +307,6 @@ static enum entering enter_seen(CUdeviceptr p, size_t bytes, bool registered, st
      * to be entered. */
     uint64_t before = count_now();
     const char *why = ask_driver(p, bytes, &seen);
-    if (!why && seen.kind == SLR_BLOCK_VIRTUAL)
-        why = look_virtual(seen.base);
     if (!why && seen.kind == SLR_BLOCK_REGISTERED && !registered)
         why = "it is neither kept by SLIPRING_ALLOC nor registered with NCCL";
     if (why == later)
@@ -218,12 +341,8 @@ bool slr_external_hold(CUdeviceptr p, size_t bytes, struct slr_place *out)
     if (!slr_block_usable())
         return false;
     *out = slr_block_find(p);
-    if (!out->generation)
+    if (!out->generation || bytes > out->size - out->offset)
         return enter_patiently(p, bytes, out);
-    if (bytes > out->size - out->offset) {
-        slr_not_shared("the buffer spans several allocations");
-        return false;
-    }
     return slr_external_hold_again(out->generation);
 }
 

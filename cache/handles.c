@@ -2,6 +2,7 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <stdint.h>
+#include <unistd.h>
 #include "base/counters.h"
 #include "base/status.h"
 #include "cache/block_impl.h"
@@ -51,7 +52,7 @@ bool slr_export_block(uint64_t generation, struct slr_export *out)
     struct slr_block b;
     if (!copy_of_block(generation, &b))
         return false;
-    *out = (struct slr_export){.base = b.base, .size = b.size, .kind = SLR_EXPORT_DESCRIPTOR};
+    *out = (struct slr_export){.base = b.base, .size = b.size, .kind = SLR_EXPORT_DESCRIPTORS};
     if (b.kind == SLR_BLOCK_VIRTUAL)
         return true;
     /* Without the lock, as it is the driver's call; only one thread exports (handles.h). */
@@ -70,28 +71,59 @@ bool slr_export_virtual(uint64_t generation)
     return copy_of_block(generation, &b) && b.kind == SLR_BLOCK_VIRTUAL;
 }
 
-/* The block's generation ends before its memory is unmapped (external.c). So when it still lives
- * after the driver has said what is mapped at its address, that is the block's memory. */
-int slr_export_descriptor(uint64_t generation)
+void slr_pieces_close(struct slr_pieces *pieces)
 {
-    struct slr_block b;
+    for (uint32_t i = 0; i < pieces->count; i++)
+        close(pieces->fd[i]);
+    pieces->count = 0;
+}
+
+/* The block's generation ends before any of its memory is unmapped (external.c). So when it still lives
+ * after the driver has said what is mapped at its address, that is the block's memory. */
+static enum slr_export_result export_piece(uint64_t generation, CUdeviceptr base, int *fd)
+{
     CUmemGenericAllocationHandle memory;
-    int fd = SLR_EXPORT_REFUSED;
-    if (!copy_of_block(generation, &b) || b.kind != SLR_BLOCK_VIRTUAL)
-        return SLR_EXPORT_REFUSED;
-    enum slr_retain_result retained = slr_retain(b.base, &memory);
+    const enum slr_retain_result retained = slr_retain(base, &memory);
     if (retained != SLR_RETAINED)
         return retained == SLR_RETAIN_LATER ? SLR_EXPORT_LATER : SLR_EXPORT_REFUSED;
-    if (!slr_block_lives(generation) ||
-        slr_real.cuMemExportToShareableHandle(&fd, memory, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0) != CUDA_SUCCESS)
-        fd = SLR_EXPORT_REFUSED;
+    const bool made =
+        slr_block_lives(generation) &&
+        slr_real.cuMemExportToShareableHandle(fd, memory, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0) == CUDA_SUCCESS;
     slr_retain_end(memory);
-    if (fd >= 0) {
-        /* A child of the program must not keep the memory. */
-        fcntl(fd, F_SETFD, FD_CLOEXEC);
+    if (made)
+        fcntl(*fd, F_SETFD, FD_CLOEXEC); /* a child of the program must not keep the memory */
+    return made ? SLR_EXPORT_MADE : SLR_EXPORT_REFUSED;
+}
+
+/* The next one of the block's pieces, `at` behind its beginning. */
+static enum slr_export_result export_next(const struct slr_block *b, size_t at, struct slr_pieces *out)
+{
+    CUdeviceptr base;
+    size_t bytes;
+    if (out->count == SLR_PIECES || slr_real.cuMemGetAddressRange(&base, &bytes, b->base + at) != CUDA_SUCCESS ||
+        base != b->base + at || bytes > b->size - at)
+        return SLR_EXPORT_REFUSED;
+    const enum slr_export_result made = export_piece(b->generation, base, &out->fd[out->count]);
+    if (made == SLR_EXPORT_MADE)
+        out->bytes[out->count++] = bytes;
+    return made;
+}
+
+enum slr_export_result slr_export_descriptors(uint64_t generation, struct slr_pieces *out)
+{
+    struct slr_block b;
+    enum slr_export_result made = SLR_EXPORT_MADE;
+    out->count = 0;
+    if (!copy_of_block(generation, &b) || b.kind != SLR_BLOCK_VIRTUAL)
+        return SLR_EXPORT_REFUSED;
+    for (size_t at = 0; at < b.size && made == SLR_EXPORT_MADE; at += out->bytes[out->count - 1])
+        if ((made = export_next(&b, at, out)) != SLR_EXPORT_MADE)
+            break;
+    if (made == SLR_EXPORT_MADE)
         atomic_fetch_add(&slr_counters.exports, 1);
-    }
-    return fd;
+    else
+        slr_pieces_close(out);
+    return made;
 }
 
 /* ---- imports ---- */
@@ -127,30 +159,44 @@ static struct import *find_import(const struct slr_import_key *key, struct impor
     return NULL;
 }
 
-/* The mapping keeps the memory; the handle is not needed any longer. */
-static bool open_descriptor(struct import *m, int descriptor)
+static bool of_size(const struct slr_pieces *pieces, uint64_t size)
 {
-    CUmemGenericAllocationHandle memory;
+    uint64_t sum = 0;
+    for (uint32_t i = 0; i < pieces->count; i++)
+        sum += pieces->bytes[i];
+    return sum == size;
+}
+
+/* The mapping keeps the memory; the handles are not needed any longer. */
+static bool open_descriptors(struct import *m, const struct slr_pieces *pieces)
+{
+    struct slr_virtual_piece memory[SLR_PIECES];
     const struct slr_virtual_devices own = {.on = m->key.device, .count = 1, .device = &m->key.device};
-    if (!slr_virtual_supported() ||
-        slr_real.cuMemImportFromShareableHandle(&memory, (void *)(intptr_t)descriptor,
-                                                CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) != CUDA_SUCCESS)
+    unsigned n = 0;
+    if (!slr_virtual_supported() || !of_size(pieces, m->size))
         return false;
-    bool mapped = slr_virtual_map(&own, memory, m->size, &m->base) == CUDA_SUCCESS;
-    slr_cu_status(slr_real.cuMemRelease(memory), "cuMemRelease");
+    while (n < pieces->count &&
+           slr_real.cuMemImportFromShareableHandle(&memory[n].memory, (void *)(intptr_t)pieces->fd[n],
+                                                   CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) == CUDA_SUCCESS) {
+        memory[n].bytes = pieces->bytes[n];
+        n++;
+    }
+    const bool mapped = n == pieces->count && slr_virtual_map(&own, memory, n, &m->base) == CUDA_SUCCESS;
+    for (unsigned i = 0; i < n; i++)
+        slr_cu_status(slr_real.cuMemRelease(memory[i].memory), "cuMemRelease");
     return mapped;
 }
 
-static bool open_now(struct import *m, const struct slr_export *e, int descriptor)
+static bool open_now(struct import *m, const struct slr_export *e, const struct slr_pieces *pieces)
 {
-    if (m->kind == SLR_EXPORT_DESCRIPTOR)
-        return open_descriptor(m, descriptor);
+    if (m->kind == SLR_EXPORT_DESCRIPTORS)
+        return open_descriptors(m, pieces);
     return slr_real.cuIpcOpenMemHandle(&m->base, e->handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS) == CUDA_SUCCESS;
 }
 
 /* Under the lock. True: the caller is to open *at, which is marked so. Else *result is the answer. */
-static bool must_open(const struct slr_import_key *key, const struct slr_export *e, int descriptor, struct import **at,
-                      enum slr_import_result *result)
+static bool must_open(const struct slr_import_key *key, const struct slr_export *e, const struct slr_pieces *pieces,
+                      struct import **at, enum slr_import_result *result)
 {
     struct import *empty, *m = *at = find_import(key, &empty);
     if (m && m->state == OPEN && !m->gone) {
@@ -162,26 +208,26 @@ static bool must_open(const struct slr_import_key *key, const struct slr_export 
     /* At work, gone with its device, or no room: whoever asks comes again, and shards are staged
      * till then. */
     *result = m || !empty ? SLR_IMPORT_LATER : SLR_IMPORT_NEEDS_DESCRIPTOR;
-    if (m || !empty || (e->kind == SLR_EXPORT_DESCRIPTOR && descriptor < 0))
+    if (m || !empty || (e->kind == SLR_EXPORT_DESCRIPTORS && !pieces))
         return false;
     *empty = (struct import){.state = OPENING, .key = *key, .kind = e->kind, .size = e->size, .uses = 1};
     *at = empty;
     return true;
 }
 
-enum slr_import_result slr_import_open(const struct slr_import_key *key, const struct slr_export *e, int descriptor,
-                                       CUdeviceptr *base)
+enum slr_import_result slr_import_open(const struct slr_import_key *key, const struct slr_export *e,
+                                       const struct slr_pieces *pieces, CUdeviceptr *base)
 {
     enum slr_import_result result;
     struct import *m;
     pthread_mutex_lock(&lock);
-    bool open = must_open(key, e, descriptor, &m, &result);
+    bool open = must_open(key, e, pieces, &m, &result);
     if (!open && result == SLR_IMPORT_OK)
         *base = m->base;
     pthread_mutex_unlock(&lock);
     if (!open)
         return result;
-    bool opened = open_now(m, e, descriptor); /* nobody else touches an entry in this state */
+    bool opened = open_now(m, e, pieces); /* nobody else touches an entry in this state */
     pthread_mutex_lock(&lock);
     m->state = opened ? OPEN : FREE;
     *base = m->base;

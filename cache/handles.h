@@ -12,10 +12,12 @@
 
 /* ---- exports ---- */
 
+#define SLR_PIECES 240 /* mappings that a block of virtual memory is made of, at most: a message carries 253 descriptors */
+
 /* How another process reaches a block. Passed on through shared memory. Virtual memory goes by file
- * descriptor, one for each process that asks: one that stays open would keep the memory from going
+ * descriptors, made for each process that asks: one that stays open would keep the memory from going
  * back. */
-enum slr_export_kind { SLR_EXPORT_HANDLE, SLR_EXPORT_DESCRIPTOR };
+enum slr_export_kind { SLR_EXPORT_HANDLE, SLR_EXPORT_DESCRIPTORS };
 struct slr_export {
     uint64_t base, size; /* base: meaning only in the owner's process */
     uint32_t kind;
@@ -26,12 +28,21 @@ struct slr_export {
  * caller has pinned the block. */
 bool slr_export_block(uint64_t generation, struct slr_export *out);
 
-bool slr_export_virtual(uint64_t generation); /* it will be by a descriptor */
+bool slr_export_virtual(uint64_t generation); /* it will be by descriptors */
 
-/* A new descriptor, close-on-exec, the caller's. Refused: the block is gone, or the driver refuses.
- * Later: the program is unmapping memory. */
-enum { SLR_EXPORT_REFUSED = -1, SLR_EXPORT_LATER = -2 };
-int slr_export_descriptor(uint64_t generation);
+/* The mappings that a block of virtual memory is made of, from its beginning on. */
+struct slr_pieces {
+    uint32_t count;
+    uint64_t bytes[SLR_PIECES];
+    int fd[SLR_PIECES];
+};
+
+/* New descriptors, close-on-exec, the caller's. Refused: the block is gone, or the driver refuses.
+ * Later: the program is unmapping memory. Unless made, there are none. */
+enum slr_export_result { SLR_EXPORT_MADE, SLR_EXPORT_REFUSED, SLR_EXPORT_LATER };
+enum slr_export_result slr_export_descriptors(uint64_t generation, struct slr_pieces *out);
+
+void slr_pieces_close(struct slr_pieces *pieces); /* the descriptors; then there are none */
 
 /* ---- imports, counted ----
  *
@@ -51,13 +62,13 @@ struct slr_import_key {
 enum slr_import_result {
     SLR_IMPORT_OK,
     SLR_IMPORT_LATER,            /* the table is full, or another thread is at it */
-    SLR_IMPORT_NEEDS_DESCRIPTOR, /* not open yet, and no descriptor was given */
+    SLR_IMPORT_NEEDS_DESCRIPTOR, /* not open yet, and no descriptors were given */
     SLR_IMPORT_FAILED
 };
 
-/* `descriptor`: for SLR_EXPORT_DESCRIPTOR, or -1; stays the caller's. */
-enum slr_import_result slr_import_open(const struct slr_import_key *key, const struct slr_export *e, int descriptor,
-                                       CUdeviceptr *base);
+/* `pieces`: for SLR_EXPORT_DESCRIPTORS, NULL: not at hand; they stay the caller's. */
+enum slr_import_result slr_import_open(const struct slr_import_key *key, const struct slr_export *e,
+                                       const struct slr_pieces *pieces, CUdeviceptr *base);
 
 /* Ends one use; the last one closes the mapping before this returns: only then may the owner be
  * told. False: the driver did not close it; the use goes on. */

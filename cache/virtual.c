@@ -106,18 +106,23 @@ static CUresult give_access(const struct slr_virtual_devices *devices, CUdevicep
     return r;
 }
 
-CUresult slr_virtual_map(const struct slr_virtual_devices *devices, CUmemGenericAllocationHandle memory, size_t bytes,
-                         CUdeviceptr *base)
+CUresult slr_virtual_map(const struct slr_virtual_devices *devices, const struct slr_virtual_piece *piece,
+                         unsigned count, CUdeviceptr *base)
 {
+    size_t bytes = 0, mapped = 0;
+    for (unsigned i = 0; i < count; i++)
+        bytes += piece[i].bytes;
     CUresult r = slr_real.cuMemAddressReserve(base, bytes, 0, 0, 0);
     if (r != CUDA_SUCCESS)
         return r;
-    r = slr_real.cuMemMap(*base, bytes, 0, memory, 0);
-    if (r == CUDA_SUCCESS) {
-        r = give_access(devices, *base, bytes);
-        if (r != CUDA_SUCCESS)
-            slr_cu_status(slr_real.cuMemUnmap(*base, bytes), "cuMemUnmap");
+    for (unsigned i = 0; i < count && r == CUDA_SUCCESS; i++) {
+        r = slr_real.cuMemMap(*base + mapped, piece[i].bytes, 0, piece[i].memory, 0);
+        mapped += r == CUDA_SUCCESS ? piece[i].bytes : 0;
     }
+    if (r == CUDA_SUCCESS)
+        r = give_access(devices, *base, bytes);
+    if (r != CUDA_SUCCESS && mapped)
+        slr_cu_status(slr_real.cuMemUnmap(*base, mapped), "cuMemUnmap");
     if (r != CUDA_SUCCESS)
         slr_cu_status(slr_real.cuMemAddressFree(*base, bytes), "cuMemAddressFree");
     return r;
@@ -127,14 +132,14 @@ CUresult slr_virtual_map(const struct slr_virtual_devices *devices, CUmemGeneric
 CUresult slr_virtual_make(const struct slr_virtual_devices *devices, size_t bytes, bool shared, CUdeviceptr *out)
 {
     const CUmemAllocationProp prop = prop_of(devices->on, shared);
-    CUmemGenericAllocationHandle memory;
+    struct slr_virtual_piece all = {.bytes = bytes};
     *out = 0;
-    CUresult r = slr_real.cuMemCreate(&memory, bytes, &prop, 0);
+    CUresult r = slr_real.cuMemCreate(&all.memory, bytes, &prop, 0);
     if (slr_cu_status(r, "cuMemCreate") != SLR_OK)
         return r;
     CUdeviceptr base = 0;
-    r = slr_virtual_map(devices, memory, bytes, &base);
-    slr_cu_status(slr_real.cuMemRelease(memory), "cuMemRelease");
+    r = slr_virtual_map(devices, &all, 1, &base);
+    slr_cu_status(slr_real.cuMemRelease(all.memory), "cuMemRelease");
     if (r == CUDA_SUCCESS)
         *out = base;
     return r;

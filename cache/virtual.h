@@ -25,9 +25,13 @@ size_t slr_virtual_granularity(const struct slr_virtual_devices *devices);
  * descriptor. *out is 0 on failure. */
 CUresult slr_virtual_make(const struct slr_virtual_devices *devices, size_t bytes, bool shared, CUdeviceptr *out);
 
-/* The same of memory that there is, which the mapping keeps: also another process's. */
-CUresult slr_virtual_map(const struct slr_virtual_devices *devices, CUmemGenericAllocationHandle memory, size_t bytes,
-                         CUdeviceptr *base);
+/* The same of memory that there is, which the mapping keeps: also another process's; one piece behind the other. */
+struct slr_virtual_piece {
+    CUmemGenericAllocationHandle memory;
+    size_t bytes;
+};
+CUresult slr_virtual_map(const struct slr_virtual_devices *devices, const struct slr_virtual_piece *piece,
+                         unsigned count, CUdeviceptr *base);
 
 /* Unmaps it, and gives the address back. The caller knows that nothing uses it. False: it stays mapped. */
 bool slr_virtual_free(CUdeviceptr base, size_t bytes);

@@ -60,28 +60,28 @@ socklen_t slr_abstract_name(struct sockaddr_un *address, const char *fmt, ...)
     return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)n);
 }
 
-void slr_descriptor_put(struct msghdr *msg, union slr_descriptor_room *room, int fd)
+void slr_descriptors_put(struct msghdr *msg, union slr_descriptor_room *room, const int *fd, unsigned count)
 {
     *room = (union slr_descriptor_room){
-        .head = {.cmsg_len = CMSG_LEN(sizeof fd), .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS}};
-    memcpy(CMSG_DATA(&room->head), &fd, sizeof fd);
+        .head = {.cmsg_len = CMSG_LEN(count * sizeof *fd), .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS}};
+    memcpy(CMSG_DATA(&room->head), fd, count * sizeof *fd);
     msg->msg_control = room->bytes;
-    msg->msg_controllen = sizeof room->bytes;
+    msg->msg_controllen = CMSG_SPACE(count * sizeof *fd);
 }
 
-bool slr_descriptor_take(const struct cmsghdr *part, int *fd)
+bool slr_descriptors_take(const struct cmsghdr *part, int *fd, unsigned *count, unsigned most)
 {
     const size_t n = (part->cmsg_len - CMSG_LEN(0)) / sizeof *fd;
-    const bool had = *fd >= 0;
+    const bool few = n <= most - *count;
     for (size_t i = 0; i < n; i++) {
         int one;
         memcpy(&one, CMSG_DATA(part) + i * sizeof one, sizeof one);
-        if (*fd < 0)
-            *fd = one;
+        if (*count < most)
+            fd[(*count)++] = one;
         else
             close(one);
     }
-    return n + had <= 1;
+    return few;
 }
 
 static void turn_away(struct slr_acceptor *a, int fd)

@@ -345,7 +345,7 @@ static void answer(int to, uint32_t word, int fd)
     union slr_descriptor_room room;
     struct msghdr msg = {.msg_iov = &io, .msg_iovlen = 1};
     if (word == SLR_UNDECIDED)
-        slr_descriptor_put(&msg, &room, fd);
+        slr_descriptors_put(&msg, &room, &fd, 1);
     sendmsg(to, &msg, MSG_NOSIGNAL); /* a member that has died is found by the agreement */
 }
 
@@ -384,10 +384,11 @@ uint32_t slr_bootstrap_collect(struct slr_bootstrap *b, const struct slr_bootstr
 static bool receive_descriptors(struct msghdr *msg, int *fd)
 {
     bool one = true;
+    unsigned count = 0;
     *fd = -1;
     for (struct cmsghdr *head = CMSG_FIRSTHDR(msg); head; head = CMSG_NXTHDR(msg, head))
         if (head->cmsg_level == SOL_SOCKET && head->cmsg_type == SCM_RIGHTS)
-            one = slr_descriptor_take(head, fd) && one;
+            one = slr_descriptors_take(head, fd, &count, 1) && one;
     if (one)
         return true;
     close(*fd);

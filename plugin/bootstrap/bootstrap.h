@@ -19,6 +19,7 @@
 #include <stdint.h>
 #include <sys/socket.h>
 #include <sys/un.h>
+#include "cache/handles.h"
 #include "kernels/flags.h"
 #include "plugin/comm/key.h"
 
@@ -81,15 +82,15 @@ bool slr_peer_is_ours(int fd, struct ucred *who);
 /* An abstract name; returns the address's length. */
 socklen_t slr_abstract_name(struct sockaddr_un *address, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
-/* A descriptor into a message that has none yet. */
+/* Descriptors into a message that has none yet; `count` up to SLR_PIECES. */
 union slr_descriptor_room {
-    char bytes[CMSG_SPACE(sizeof(int))];
+    char bytes[CMSG_SPACE(SLR_PIECES * sizeof(int))];
     struct cmsghdr head;
 };
-void slr_descriptor_put(struct msghdr *msg, union slr_descriptor_room *room, int fd);
+void slr_descriptors_put(struct msghdr *msg, union slr_descriptor_room *room, const int *fd, unsigned count);
 
-/* Of a part of a message: its first one becomes *fd, if that is -1; others are closed. False: there were others, for
- * which there is room in the padding; nobody sends that. */
-bool slr_descriptor_take(const struct cmsghdr *part, int *fd);
+/* Of a part of a message: they come behind the *count that are in fd[] already, until there are `most`; others are
+ * closed. False: there were others, for which there is room in the padding; nobody sends that. */
+bool slr_descriptors_take(const struct cmsghdr *part, int *fd, unsigned *count, unsigned most);
 
 #endif

@@ -26,12 +26,14 @@ struct message {
     int32_t from, to; /* ranks */
     int32_t index;
     uint64_t generation;
+    uint64_t bytes[SLR_PIECES]; /* behind each descriptor that comes along */
 };
 
 struct received {
     struct message text;
     pid_t pid; /* who sent it */
-    int fd;
+    unsigned descriptors;
+    int fd[SLR_PIECES];
 };
 
 static uint64_t process;
@@ -126,7 +128,7 @@ uint64_t slr_oob_process(void)
 
 /* Sends to the process with the number `who`. MSG_DONTWAIT: a process that is stopped must not stop
  * this one; what is lost is asked for again. */
-static bool post(uint64_t who, struct message *text, int fd)
+static bool post(uint64_t who, struct message *text, const struct slr_pieces *pieces)
 {
     struct sockaddr_un address;
     struct iovec body = {text, sizeof *text};
@@ -137,12 +139,15 @@ static bool post(uint64_t who, struct message *text, int fd)
     if (sock < 0 || !who)
         return false;
     text->receiver = who;
-    if (fd >= 0)
-        slr_descriptor_put(&msg, &room, fd);
+    if (pieces && pieces->count) {
+        memcpy(text->bytes, pieces->bytes, pieces->count * sizeof *text->bytes);
+        slr_descriptors_put(&msg, &room, pieces->fd, pieces->count);
+    }
     return sendmsg(sock, &msg, MSG_DONTWAIT | MSG_NOSIGNAL) == (ssize_t)sizeof *text;
 }
 
-bool slr_oob_send(const struct slr_comm *c, int to, enum slr_oob_kind kind, int index, uint64_t generation, int fd)
+bool slr_oob_send(const struct slr_comm *c, int to, enum slr_oob_kind kind, int index, uint64_t generation,
+                  const struct slr_pieces *pieces)
 {
     struct message text = {.magic = SLR_CONTROL_MAGIC,
                            .kind = kind,
@@ -151,7 +156,7 @@ bool slr_oob_send(const struct slr_comm *c, int to, enum slr_oob_kind kind, int 
                            .to = to,
                            .index = index,
                            .generation = generation};
-    return post(c->shared.control->post[to].process, &text, fd);
+    return post(c->shared.control->post[to].process, &text, pieces);
 }
 
 void slr_oob_wake(const struct slr_comm *c)
@@ -161,37 +166,36 @@ void slr_oob_wake(const struct slr_comm *c)
         for (int q = 0; q < r; q++)
             sent = sent || c->shared.control->post[q].process == c->shared.control->post[r].process;
         if (!sent)
-            slr_oob_send(c, r, SLR_OOB_WAKE, 0, 0, -1);
+            slr_oob_send(c, r, SLR_OOB_WAKE, 0, 0, NULL);
     }
 }
 
 void slr_oob_wake_self(void)
 {
     struct message text = {.magic = SLR_CONTROL_MAGIC, .kind = SLR_OOB_WAKE};
-    post(slr_oob_process(), &text, -1);
+    post(slr_oob_process(), &text, NULL);
 }
 
 /* A descriptor that nobody takes would stay open for the life of the process. */
 static void drop(struct received *r)
 {
-    if (r->fd >= 0)
-        close(r->fd);
-    r->fd = -1;
+    while (r->descriptors > 0)
+        close(r->fd[--r->descriptors]);
 }
 
-/* Takes the descriptor and the sender out of a message's ancillary data. False: not from this user, or not ours. */
+/* Takes the descriptors and the sender out of a message's ancillary data. False: not from this user, or not ours. */
 static bool read_ancillary(struct msghdr *msg, struct received *r)
 {
     struct ucred who = {.pid = 0};
     bool few = true;
-    r->fd = -1;
+    r->descriptors = 0;
     for (struct cmsghdr *head = CMSG_FIRSTHDR(msg); head; head = CMSG_NXTHDR(msg, head)) {
         if (head->cmsg_level != SOL_SOCKET)
             continue;
         if (head->cmsg_type == SCM_CREDENTIALS)
             memcpy(&who, CMSG_DATA(head), sizeof who);
         if (head->cmsg_type == SCM_RIGHTS)
-            few = slr_descriptor_take(head, &r->fd) && few;
+            few = slr_descriptors_take(head, r->fd, &r->descriptors, SLR_PIECES) && few;
     }
     r->pid = who.pid;
     return few && who.pid > 0 && who.uid == getuid();
@@ -202,7 +206,7 @@ static ssize_t take(int sock, struct received *r, bool *good)
 {
     struct iovec body = {&r->text, sizeof r->text};
     union {
-        char bytes[CMSG_SPACE(sizeof(int)) + CMSG_SPACE(sizeof(struct ucred))];
+        char bytes[CMSG_SPACE(SLR_PIECES * sizeof(int)) + CMSG_SPACE(sizeof(struct ucred))];
         struct cmsghdr align;
     } control;
     struct msghdr msg = {
@@ -255,31 +259,39 @@ static struct slr_comm *addressee(const struct received *r)
     return NULL;
 }
 
-/* The oldest message; the caller owns its descriptor. */
-static struct received take_oldest(void)
+/* The oldest message, in the queue still; the caller owns its descriptors. */
+static struct received *take_oldest(void)
 {
-    struct received r = queue[taken++];
+    struct received *r = &queue[taken++];
     if (taken == queued)
         queued = taken = 0;
     return r;
 }
 
+static void hand_over(struct received *r, struct slr_pieces *pieces)
+{
+    pieces->count = r->descriptors;
+    memcpy(pieces->fd, r->fd, r->descriptors * sizeof *r->fd);
+    memcpy(pieces->bytes, r->text.bytes, r->descriptors * sizeof *r->text.bytes);
+    r->descriptors = 0;
+}
+
 bool slr_oob_next(struct slr_oob_message *m)
 {
     while (queued > 0) {
-        struct received r = take_oldest();
+        struct received *r = take_oldest();
         /* A wake has done its work when it ended the wait: nothing is delivered for it. */
-        struct slr_comm *c = r.text.kind == SLR_OOB_WAKE ? NULL : addressee(&r);
+        struct slr_comm *c = r->text.kind == SLR_OOB_WAKE ? NULL : addressee(r);
         if (c) {
-            *m = (struct slr_oob_message){.kind = (enum slr_oob_kind)r.text.kind,
-                                          .comm = c,
-                                          .from = r.text.from,
-                                          .index = r.text.index,
-                                          .generation = r.text.generation,
-                                          .fd = r.fd};
+            m->kind = (enum slr_oob_kind)r->text.kind;
+            m->comm = c;
+            m->from = r->text.from;
+            m->index = r->text.index;
+            m->generation = r->text.generation;
+            hand_over(r, &m->pieces);
             return true;
         }
-        drop(&r);
+        drop(r);
     }
     return false;
 }
@@ -287,8 +299,7 @@ bool slr_oob_next(struct slr_oob_message *m)
 void slr_oob_done(struct slr_oob_message *m)
 {
     slr_comm_put(m->comm);
-    if (m->fd >= 0)
-        close(m->fd);
+    slr_pieces_close(&m->pieces);
 }
 
 void slr_oob_after_fork(void)

@@ -8,8 +8,9 @@
  * its question and the answer gets the answer. The question itself can not be forged.
  *
  *   WAKE   something has changed: look now, not only at the next tick
- *   ASK    a reader would like the descriptor of an exported block (exports.h)
- *   GIVE   the owner's answer, with the descriptor; without: it can not be had */
+ *   ASK    a reader would like the descriptors of an exported block (exports.h)
+ *   GIVE   the owner's answer, with all of them, as a queue may hold no more than ten messages; without: it can not be
+ *          had */
 #ifndef SLR_PLUGIN_BOOTSTRAP_OOB_H
 #define SLR_PLUGIN_BOOTSTRAP_OOB_H
 
@@ -25,8 +26,9 @@ enum slr_oob_kind { SLR_OOB_WAKE, SLR_OOB_ASK, SLR_OOB_GIVE };
 uint64_t slr_oob_process(void);
 
 /* To the process of a rank of the communicator; with SLR_OOB_WAKE `index` and `generation` mean
- * nothing. `fd` -1: none; it stays the caller's. False: not sent. */
-bool slr_oob_send(const struct slr_comm *c, int to, enum slr_oob_kind kind, int index, uint64_t generation, int fd);
+ * nothing. `pieces` NULL: none; they stay the caller's. False: not sent. */
+bool slr_oob_send(const struct slr_comm *c, int to, enum slr_oob_kind kind, int index, uint64_t generation,
+                  const struct slr_pieces *pieces);
 
 /* The house-keeping threads of this process and of all peers look now. */
 void slr_oob_wake(const struct slr_comm *c);
@@ -41,11 +43,11 @@ struct slr_oob_message {
     int from;              /* rank */
     int index;             /* of the export in its owner's table */
     uint64_t generation;
-    int fd; /* GIVE: the descriptor, or -1 */
+    struct slr_pieces pieces; /* GIVE: what the block is made of; or none */
 };
 
 /* For the house-keeping thread: waits at most `ms` for messages. Then takes those that have come, one after the other:
- * false when there are no more. Each is ended by slr_oob_done, which closes its descriptor. */
+ * false when there are no more. Each is ended by slr_oob_done, which closes its descriptors. */
 void slr_oob_wait(unsigned ms);
 bool slr_oob_next(struct slr_oob_message *m);
 void slr_oob_done(struct slr_oob_message *m);

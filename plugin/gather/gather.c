@@ -186,12 +186,12 @@ void slr_gather_number(struct slr_call *call)
 }
 
 /* Memory that gathers use is worth keeping when the application frees it, and worth looking at when
- * it is not known. */
+ * it is not known, or not as one block. */
 static void met(struct slr_comm *c, const struct slr_place *at, const void *p, size_t bytes)
 {
     if (at->generation && !at->collective)
         slr_block_mark_collective(at->generation);
-    if (!at->generation)
+    if (!at->generation || bytes > at->size - at->offset)
         slr_exports_unknown(c, (CUdeviceptr)(uintptr_t)p, bytes);
 }
 

@@ -54,7 +54,7 @@ static bool import(struct slr_stood_in *s, const struct slr_comm *c, uint64_t ge
     s->bytes = export->size;
     s->key = (struct slr_import_key){
         .process = c->shared.control->post[s->peer].process, .generation = generation, .device = c->shared.device};
-    return slr_import_open(&s->key, export, -1, &s->base) == SLR_IMPORT_OK;
+    return slr_import_open(&s->key, export, NULL, &s->base) == SLR_IMPORT_OK;
 }
 
 static struct slr_stood_in *add(struct slr_comm *c, int peer, bool wanted)

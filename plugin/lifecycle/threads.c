@@ -127,7 +127,7 @@ static void answer_messages(void)
         if (m.kind == SLR_OOB_ASK)
             slr_exports_asked(m.comm, m.from, m.index, m.generation);
         else
-            slr_exports_given(m.comm, m.from, m.index, m.generation, m.fd);
+            slr_exports_given(m.comm, m.from, m.index, m.generation, &m.pieces);
         slr_oob_done(&m);
     }
 }

@@ -64,7 +64,7 @@ struct slr_exports {
         uint32_t until; /* piece that has to be complete before it may be closed; set when its last call is enqueued */
         bool closing;
         uint8_t tries;     /* to close it, in vain */
-        uint64_t asked_ms; /* when its descriptor was asked for */
+        uint64_t asked_ms; /* when its descriptors were asked for */
     } mapped[SLR_MAX_RANKS][SLR_EXPORTS];
     struct slr_exported_seen { /* blocks that gathers have used and that are not exported; 0: none */
         uint64_t generation;
@@ -138,7 +138,8 @@ void slr_exports_tick(struct slr_comm *c);
 void slr_exports_return(struct slr_comm *c);
 void slr_exports_return_wait(unsigned ms);
 void slr_exports_asked(struct slr_comm *c, int reader, int index, uint64_t generation);
-void slr_exports_given(struct slr_comm *c, int owner, int index, uint64_t generation, int fd);
+void slr_exports_given(struct slr_comm *c, int owner, int index, uint64_t generation,
+                       const struct slr_pieces *pieces);
 
 /* Memory is short: revokes everything that this process exports, but for registered blocks that the application has
  * not unmapped, and waits a moment for the peers to close it. Blocks in use are exported again when the next gather

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Exported blocks: the owner's side, giving up when memory is short, and the rounds of the two background threads. */
 #include <time.h>
-#include <unistd.h>
 #include "base/log.h"
 #include "base/real.h"
 #include "base/settings.h"
@@ -247,12 +246,12 @@ void slr_exports_asked(struct slr_comm *c, int reader, int index, uint64_t gener
     struct slr_exported *e = slr_exports_get(c, c->rank, index);
     if (!slr_exports_stands(e, generation) || slr_shared_enter(&c->shared) != SLR_OK)
         return;
-    int fd = slr_export_descriptor(generation);
+    struct slr_pieces pieces;
+    const enum slr_export_result made = slr_export_descriptors(generation, &pieces);
     slr_shared_leave();
-    if (fd != SLR_EXPORT_LATER) /* else the reader asks again */
-        slr_oob_send(c, reader, SLR_OOB_GIVE, index, generation, fd);
-    if (fd >= 0)
-        close(fd); /* the message holds its own reference to the memory */
+    if (made != SLR_EXPORT_LATER) /* else the reader asks again */
+        slr_oob_send(c, reader, SLR_OOB_GIVE, index, generation, &pieces);
+    slr_pieces_close(&pieces); /* the message holds its own reference to the memory */
 }
 
 /* ---- memory is short ---- */

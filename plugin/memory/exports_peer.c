@@ -10,7 +10,7 @@
 #include "plugin/memory/exports_impl.h"
 #include "plugin/memory/exports.h"
 
-/* A descriptor that has not come for so long is asked for again: the question or the answer found a full socket. */
+/* Descriptors that have not come for so long are asked for again: the question or the answer found a full socket. */
 #define ASK_AGAIN_MS 200
 
 /* A mapping that the driver does not close is tried again so often: once a tick, or at once when
@@ -27,27 +27,27 @@ static struct slr_import_key key_of(const struct slr_comm *c, int peer, uint64_t
  * is read. Other memory of this process is not touched: a copy of another device's cuMemAlloc memory would
  * tie that device's context (cache/staging.h). */
 static enum slr_import_result open_export(const struct slr_comm *c, int peer, const struct slr_export *e,
-                                          uint64_t generation, int fd, CUdeviceptr *base)
+                                          uint64_t generation, const struct slr_pieces *pieces, CUdeviceptr *base)
 {
     const struct slr_import_key key = key_of(c, peer, generation);
-    if (slr_shared_same_process(&c->shared, peer) && e->kind != SLR_EXPORT_DESCRIPTOR)
+    if (slr_shared_same_process(&c->shared, peer) && e->kind != SLR_EXPORT_DESCRIPTORS)
         return SLR_IMPORT_FAILED;
-    return slr_import_open(&key, e, fd, base);
+    return slr_import_open(&key, e, pieces, base);
 }
 
-/* Asks the owner for the descriptor; slr_exports_given() goes on when it comes. */
+/* Asks the owner for the descriptors; slr_exports_given() goes on when they come. */
 static void ask(struct slr_comm *c, int peer, int i, uint64_t generation)
 {
     struct slr_exported_mapped *m = &c->exports->mapped[peer][i];
     uint64_t now = slr_now_ms();
-    if (now - m->asked_ms >= ASK_AGAIN_MS && slr_oob_send(c, peer, SLR_OOB_ASK, i, generation, -1))
+    if (now - m->asked_ms >= ASK_AGAIN_MS && slr_oob_send(c, peer, SLR_OOB_ASK, i, generation, NULL))
         m->asked_ms = now;
 }
 
 /* False: graphs of this rank's could not read it. */
 static bool mapped(struct slr_comm *c, int peer, int i, uint64_t generation, CUdeviceptr base)
 {
-    const bool virtual = slr_exports_get(c, peer, i)->export.kind == SLR_EXPORT_DESCRIPTOR;
+    const bool virtual = slr_exports_get(c, peer, i)->export.kind == SLR_EXPORT_DESCRIPTORS;
     slr_exports_hold(c);
     const bool use = !(virtual && c->exports->plain_only[peer]);
     if (use)
@@ -59,8 +59,8 @@ static bool mapped(struct slr_comm *c, int peer, int i, uint64_t generation, CUd
     return use;
 }
 
-/* Maps the block if its export still stands. `fd` -1: no descriptor at hand. */
-static void map_export(struct slr_comm *c, int peer, int i, uint64_t generation, int fd)
+/* Maps the block if its export still stands. `pieces` NULL: no descriptors at hand. */
+static void map_export(struct slr_comm *c, int peer, int i, uint64_t generation, const struct slr_pieces *pieces)
 {
     struct slr_exported *e = slr_exports_get(c, peer, i);
     _Atomic uint64_t *ack = slr_exports_ack(c, peer, c->rank, i);
@@ -71,7 +71,7 @@ static void map_export(struct slr_comm *c, int peer, int i, uint64_t generation,
         atomic_store(ack, 0);
         return;
     }
-    enum slr_import_result r = open_export(c, peer, &e->export, generation, fd, &base);
+    enum slr_import_result r = open_export(c, peer, &e->export, generation, pieces, &base);
     if (r == SLR_IMPORT_OK && !mapped(c, peer, i, generation, base)) {
         const struct slr_import_key key = key_of(c, peer, generation);
         slr_import_close(&key);
@@ -95,7 +95,7 @@ static void look_at_export(struct slr_comm *c, int peer, int i)
         atomic_store(ack, 0);
     }
     if (stands)
-        map_export(c, peer, i, generation, -1);
+        map_export(c, peer, i, generation, NULL);
     else
         c->exports->mapped[peer][i].asked_ms = 0;
 }
@@ -140,7 +140,7 @@ void slr_exports_return_peers(struct slr_comm *c)
     for (int r = 0; r < c->nranks; r++)
         for (int i = 0; i < SLR_EXPORTS && r != c->rank && !c->shared.peer_dead[r]; i++)
             if (may_close(c, r, i) && unmap_export(c, r, i))
-                slr_oob_send(c, r, SLR_OOB_WAKE, 0, 0, -1); /* its owner may wait for it */
+                slr_oob_send(c, r, SLR_OOB_WAKE, 0, 0, NULL); /* its owner may wait for it */
 }
 
 bool slr_exports_mapping_begin(struct slr_comm *c)
@@ -189,17 +189,17 @@ bool slr_exports_tick_peers(struct slr_comm *c)
     return left;
 }
 
-void slr_exports_given(struct slr_comm *c, int owner, int index, uint64_t generation, int fd)
+void slr_exports_given(struct slr_comm *c, int owner, int index, uint64_t generation, const struct slr_pieces *pieces)
 {
     struct slr_exported_mapped *m = &c->exports->mapped[owner][index];
-    /* A descriptor that was not asked for, or comes for something that has changed meanwhile, is
-     * not used; slr_oob_done() closes it. */
+    /* Descriptors that were not asked for, or come for something that has changed meanwhile, are
+     * not used; slr_oob_done() closes them. */
     bool open = generation && !is_mapped(c, owner, index) && m->asked_ms && atomic_load(&c->error) == ncclSuccess;
     if (!open || !slr_exports_stands(slr_exports_get(c, owner, index), generation) || !slr_exports_mapping_begin(c))
         return;
     if (slr_shared_enter(&c->shared) == SLR_OK) {
-        if (fd >= 0)
-            map_export(c, owner, index, generation, fd);
+        if (pieces->count)
+            map_export(c, owner, index, generation, pieces);
         else
             atomic_store(slr_exports_ack(c, owner, c->rank, index), generation | SLR_ACK_REFUSED);
         slr_shared_leave();

@@ -38,7 +38,7 @@ set(mutants # MUTANT PROGRAM FILTER
   "oob_any_length oob oob/what_makes_no_sense"
   "oob_any_size oob oob/what_makes_no_sense"
   "oob_any_version oob oob/what_makes_no_sense"
-  "oob_first_of_many oob oob/more_descriptors_than_one"
+  "oob_first_of_many oob oob/more_descriptors_than_pieces"
   "oob_keeps oob oob/another_user_gives"
   "oob_no_filter oob oob/a_flood"
   "oob_no_end oob oob/a_flood_without_end"

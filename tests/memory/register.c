@@ -19,6 +19,8 @@
  *   abort     a communicator is aborted while a peer is late, and its receive buffer used for something else
  *   files     no descriptor is left open
  *   junk      the same, while a process of the same user sends nonsense to every socket that it finds
+ *   grows     a reservation in which memory is mapped bit by bit, unmapped in the middle and mapped anew, while buffers
+ *             lie across the parts
  *   many      more buffers in turn than a rank can offer; then, with WHICH recv, a few others instead
  */
 #include <fcntl.h>
@@ -283,6 +285,51 @@ static void files(struct rank *r)
     rank_close(r);
 }
 
+/* ---- as an allocator with expandable segments has it ---- */
+
+enum { PARTS = 12 };
+
+/* Both buffers lie across the border behind part `part`. */
+static void across(struct bench *b, const struct virtual *v, int part, uint64_t seed)
+{
+    uint8_t *border = (uint8_t *)(uintptr_t)v->p + (size_t)(part + 1) * GRANULARITY;
+    b->g.send = border - 4096;
+    b->g.recv = border + GRANULARITY - 4096;
+    for (int i = 0; i < b->p->rounds; i++) {
+        bench_gather(b, b->r->comm, i % b->r->nranks, seed * 100 + (uint64_t)i);
+        sleep_ms(i == 0 ? 60 : 0); /* the peers map it, if it is not mapped yet */
+    }
+}
+
+static void grows(struct rank *r)
+{
+    struct bench b = {.r = r, .p = r->arg};
+    struct virtual v;
+    rank_open(r);
+    bench_alloc(&b, SHARD);
+    virtual_reserve(&v, PARTS);
+    virtual_map_parts(&v, 0, 3);
+    across(&b, &v, 0, 1);
+    virtual_map_parts(&v, 3, 3);
+    across(&b, &v, 2, 2);
+    virtual_map_parts(&v, 6, PARTS - 6);
+    for (int part = 0; part + 2 < PARTS; part += 3)
+        across(&b, &v, part, 3 + (uint64_t)part);
+    CUDA(cudaDeviceSynchronize());
+    zero_barrier(r);
+    virtual_unmap_parts(&v, 4, 2);
+    across(&b, &v, 0, 20);
+    across(&b, &v, 8, 21);
+    virtual_map_parts(&v, 4, 2);
+    for (int part = 1; part + 2 < PARTS; part += 3)
+        across(&b, &v, part, 30 + (uint64_t)part);
+    CUDA(cudaDeviceSynchronize());
+    rank_close(r);
+    virtual_free(&v);
+    b.g.send = b.send_buffer.p, b.g.recv = b.recv_buffer.p;
+    bench_free(&b);
+}
+
 enum { MANY = 40, FEW = 4 };
 
 static void in_turn(struct bench *b, uint8_t **send, int n, int calls)
@@ -320,7 +367,7 @@ static const struct {
     rank_body body;
 } cases[] = {
     {"first", first}, {"again", again},       {"early", early}, {"remap", remap}, {"met", met},   {"comms", comms},
-    {"dies", dies},   {"abort", abort_early}, {"files", files}, {"junk", files},  {"many", many},
+    {"dies", dies},   {"abort", abort_early}, {"files", files}, {"junk", files},  {"many", many}, {"grows", grows},
 };
 
 int main(int argc, char **argv)

@@ -64,7 +64,19 @@ run(register_virtual_alloc_off 120 ${counts} ${settings} --set SLIPRING_ALLOC=of
 run(register_remap 120 ${counts} ${settings} --want "zero_copy >= 8 && pushed >= 4 && imports >= 16" -- ${cases} 2 remap register virtual both 4)
 run(register_remap_alloc_off 120 ${counts} ${settings} --set SLIPRING_ALLOC=off
   --want "zero_copy == 4 && pushed == 4 && staged == 16 && imports >= 16" -- ${cases} 2 remap register virtual both 4)
-foreach(memory pieces private pool)
+# Buffers that span two allocations, as in PyTorch's expandable segments.
+run(register_pieces 120 ${counts} ${settings}
+  --want "staged == 0 && zero_copy == 18 && pushed == 18 && imports == 12 && import_closes == 12 && exports >= 12"
+  -- ${cases} 3 first window pieces both 6)
+run(register_pieces_remap 120 ${counts} ${settings} --want "zero_copy >= 8 && pushed >= 4 && imports >= 16" -- ${cases} 2 remap register pieces both 4)
+# Of the six rounds at each new place the first one is staged, and the first ones behind an unmapping.
+foreach(protocol pull put)
+  run(register_grows_${protocol} 120 ${counts} ${settings} --set SLIPRING_PROTOCOL=${protocol} --want "staged <= 40 && imports >= 12 && imports == import_closes"
+    -- ${cases} 2 grows not cuda both 6)
+endforeach()
+run(register_grows_three 120 ${counts} ${settings} --set SLIPRING_PROTOCOL=auto --want "imports == import_closes" -- ${cases} 3 grows not cuda both 6)
+run(register_pieces_files 120 ${counts} ${settings} --want "staged == 0" -- ${cases} 2 files register pieces both 8)
+foreach(memory private pool)
   run(register_not_shared_${memory} 120 ${counts} ${settings} --has "not_shared" --want "staged == 12 && imports == 0"
     -- ${cases} 2 first register ${memory} both 6)
 endforeach()

@@ -3,7 +3,6 @@
 
 #include "../programs/ranks.h"
 
-#define GRANULARITY ((size_t)2 << 20)
 #define DRIVER(call)                                                                                                   \
     do {                                                                                                               \
         CUresult e_ = (call);                                                                                          \
@@ -13,20 +12,20 @@
             DIE(3, "%s: %d", #call, (int)e_);                                                                          \
     } while (0)
 
-static void allow(const struct virtual *v, int device)
+static void allow(CUdeviceptr p, size_t bytes, int device)
 {
     CUmemAccessDesc all = {.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = device},
                            .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
-    DRIVER(cuMemSetAccess(v->p, v->bytes, &all, 1));
+    DRIVER(cuMemSetAccess(p, bytes, &all, 1));
 }
 
 /* The handles are not kept: the mappings hold the memory. */
-static void map(const struct virtual *v)
+void virtual_map_parts(const struct virtual *v, int first, int parts)
 {
     CUdevice device;
     size_t each = v->bytes / (size_t)v->parts;
     DRIVER(cuCtxGetDevice(&device));
-    for (int i = 0; i < v->parts; i++) {
+    for (int i = first; i < first + parts; i++) {
         CUmemGenericAllocationHandle h;
         CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
                                     .requestedHandleTypes = (CUmemAllocationHandleType)v->types,
@@ -35,14 +34,22 @@ static void map(const struct virtual *v)
         DRIVER(cuMemMap(v->p + (size_t)i * each, each, 0, h, 0));
         DRIVER(cuMemRelease(h));
     }
-    allow(v, device);
+    allow(v->p + (size_t)first * each, (size_t)parts * each, device);
 }
 
-static void unmap(const struct virtual *v)
+void virtual_unmap_parts(const struct virtual *v, int first, int parts)
 {
     size_t each = v->bytes / (size_t)v->parts;
-    for (int i = 0; i < v->parts; i++)
+    for (int i = first; i < first + parts; i++)
         DRIVER(cuMemUnmap(v->p + (size_t)i * each, each));
+}
+
+void virtual_reserve(struct virtual *v, int parts)
+{
+    CUDA(cudaFree(NULL)); /* the runtime makes its context current */
+    *v = (struct virtual){
+        .bytes = (size_t)parts * GRANULARITY, .parts = parts, .types = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR};
+    DRIVER(cuMemAddressReserve(&v->p, v->bytes, 0, 0, 0));
 }
 
 void virtual_alloc(struct virtual *v, size_t bytes, int parts, int types, int devices)
@@ -51,20 +58,20 @@ void virtual_alloc(struct virtual *v, size_t bytes, int parts, int types, int de
     CUDA(cudaFree(NULL)); /* the runtime makes its context current */
     *v = (struct virtual){.bytes = each * (size_t)parts, .parts = parts, .types = types};
     DRIVER(cuMemAddressReserve(&v->p, v->bytes, 0, 0, 0));
-    map(v);
+    virtual_map_parts(v, 0, parts);
     for (int d = 0; d < devices; d++)
-        allow(v, d);
+        allow(v->p, v->bytes, d);
 }
 
 void virtual_free(struct virtual *v)
 {
-    unmap(v);
+    virtual_unmap_parts(v, 0, v->parts);
     DRIVER(cuMemAddressFree(v->p, v->bytes));
 }
 
 void virtual_remap(struct virtual *v)
 {
     CUDA(cudaDeviceSynchronize());
-    unmap(v);
-    map(v);
+    virtual_unmap_parts(v, 0, v->parts);
+    virtual_map_parts(v, 0, v->parts);
 }

@@ -7,6 +7,8 @@
 #include <cuda.h>
 #include <stddef.h>
 
+#define GRANULARITY ((size_t)2 << 20)
+
 struct virtual
 {
     CUdeviceptr p;
@@ -18,6 +20,11 @@ struct virtual
 /* `devices`: how many have access, from 0 on; 0: the current one only. */
 void virtual_alloc(struct virtual *v, size_t bytes, int parts, int types, int devices);
 void virtual_free(struct virtual *v);
+
+/* As PyTorch's expandable segments: a reservation, of which parts of one granularity each are mapped and unmapped. */
+void virtual_reserve(struct virtual *v, int parts);
+void virtual_map_parts(const struct virtual *v, int first, int parts);
+void virtual_unmap_parts(const struct virtual *v, int first, int parts);
 
 /* Other physical memory at the same address. */
 void virtual_remap(struct virtual *v);

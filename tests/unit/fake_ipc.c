@@ -22,16 +22,23 @@ static void call(void (*hook)(void))
 static CUresult attribute(void *out, CUpointer_attribute what, CUdeviceptr p)
 {
     (void)p;
-    *(int *)out = what == CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL ? 0 : drv.legacy;
+    if (what == CU_POINTER_ATTRIBUTE_RANGE_START_ADDR)
+        *(CUdeviceptr *)out = drv.base;
+    else if (what == CU_POINTER_ATTRIBUTE_RANGE_SIZE)
+        *(size_t *)out = drv.reserved;
+    else
+        *(int *)out = what == CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL ? 0 : drv.legacy;
     return CUDA_SUCCESS;
 }
 
 static CUresult range(CUdeviceptr *base, size_t *size, CUdeviceptr p)
 {
-    (void)p;
-    *base = drv.base;
-    *size = drv.size;
+    const size_t piece = (p - drv.base) / drv.size;
     call(drv.while_range);
+    if (p < drv.base || piece >= drv.pieces)
+        return CUDA_ERROR_NOT_FOUND;
+    *base = drv.base + piece * drv.size;
+    *size = drv.size;
     return CUDA_SUCCESS;
 }
 
@@ -96,7 +103,7 @@ static CUresult import_fd(CUmemGenericAllocationHandle *h, void *fd, CUmemAlloca
     (void)fd;
     (void)type;
     *h = 9;
-    if (fails("import"))
+    if (fails("import") || (fails("import again") && drv.retains > drv.releases))
         return CUDA_ERROR_UNKNOWN;
     drv.retains++;
     return CUDA_SUCCESS;
@@ -136,7 +143,7 @@ static CUresult map(CUdeviceptr p, size_t size, size_t offset, CUmemGenericAlloc
     (void)offset;
     (void)h;
     (void)flags;
-    if (fails("map"))
+    if (fails("map") || (fails("map again") && drv.maps > drv.unmaps))
         return CUDA_ERROR_UNKNOWN;
     drv.maps++;
     return CUDA_SUCCESS;
@@ -145,8 +152,7 @@ static CUresult map(CUdeviceptr p, size_t size, size_t offset, CUmemGenericAlloc
 static CUresult unmap(CUdeviceptr p, size_t size)
 {
     (void)p;
-    (void)size;
-    drv.unmaps++;
+    drv.unmaps += (int)(size / M);
     return CUDA_SUCCESS;
 }
 
@@ -174,6 +180,8 @@ void fake_ipc_start(void)
     drv.types = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
     drv.base = FIRST * 4;
     drv.size = 4 * M;
+    drv.pieces = 1;
+    drv.reserved = drv.size;
     slr_real.cuPointerGetAttribute = attribute;
     slr_real.cuMemGetAddressRange = range;
     slr_real.cuIpcGetMemHandle = get_handle;

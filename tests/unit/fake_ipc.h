@@ -19,10 +19,12 @@ struct fake_ipc {
     unsigned types;
     CUdeviceptr base;
     size_t size;
+    unsigned pieces; /* mappings of this size from there on, one behind the other */
+    size_t reserved; /* bytes of the reservation that begins there */
 };
 extern struct fake_ipc drv;
 
-/* An allocation of 4 MiB is at drv.base: plain memory (drv.legacy), or a mapping that can be shared. */
+/* One allocation of 4 MiB is at drv.base: plain memory (drv.legacy), or a mapping that can be shared. */
 void fake_ipc_start(void);
 
 #endif

@@ -2,6 +2,7 @@
 /* Memory that the block cache did not make, on a fake driver. */
 #include <criterion/criterion.h>
 #include <fcntl.h>
+#include <stdlib.h>
 #include <unistd.h>
 #include "cache/blocks.h"
 #include "cache/handles.h"
@@ -149,12 +150,14 @@ Test(external, memory_that_is_unmapped_meanwhile_is_not_exported)
     fake_ipc_start();
     drv.legacy = 0;
     cr_assert(slr_external_enter(drv.base, M, &at));
-    int fd = slr_export_descriptor(at.generation);
-    cr_expect_geq(fd, 0);
-    cr_expect_neq(fcntl(fd, F_GETFD) & FD_CLOEXEC, 0);
-    close(fd);
+    struct slr_pieces made;
+    cr_expect_eq(slr_export_descriptors(at.generation, &made), SLR_EXPORT_MADE);
+    cr_assert_eq(made.count, 1);
+    cr_expect_neq(fcntl(made.fd[0], F_GETFD) & FD_CLOEXEC, 0);
+    slr_pieces_close(&made);
     drv.while_retain = unmapped_now;
-    cr_expect_eq(slr_export_descriptor(at.generation), -1);
+    cr_expect_eq(slr_export_descriptors(at.generation, &made), SLR_EXPORT_REFUSED);
+    cr_expect_eq(made.count, 0);
     cr_expect_eq(drv.retains, drv.releases);
 }
 
@@ -195,4 +198,104 @@ Test(external, memory_is_held_although_other_memory_is_unmapped_meanwhile)
     cr_assert(slr_external_hold(drv.base, M, &at));
     cr_expect_eq(drv.retains, 5);
     cr_expect_eq(drv.retains, drv.releases);
+}
+
+/* ---- runs of mappings ---- */
+
+static void many_pieces(unsigned n)
+{
+    fake_ipc_start();
+    drv.legacy = 0;
+    drv.pieces = n;
+    drv.reserved = 1000 * drv.size;
+}
+
+static uint64_t entered(unsigned piece, size_t bytes)
+{
+    struct slr_place at = {0};
+    slr_external_enter(drv.base + piece * drv.size, bytes, &at);
+    return at.generation;
+}
+
+Test(external, a_buffer_in_several_mappings_is_one_block_with_their_neighbours)
+{
+    struct slr_place at;
+    struct slr_pieces made;
+    many_pieces(6);
+    cr_assert(slr_external_enter(drv.base + 2 * drv.size + M, drv.size, &at));
+    cr_expect_eq(at.base, drv.base);
+    cr_expect_eq(at.size, 6 * drv.size);
+    cr_expect_eq(at.offset, 2 * drv.size + M);
+    cr_assert_eq(slr_export_descriptors(at.generation, &made), SLR_EXPORT_MADE);
+    cr_expect_eq(made.count, 6);
+    for (unsigned i = 0; i < made.count; i++)
+        cr_expect_eq(made.bytes[i], drv.size);
+    slr_pieces_close(&made);
+    cr_expect_eq(drv.retains, drv.releases);
+    unmap(drv.base + 4 * drv.size, drv.size);
+    cr_expect_not(slr_block_lives(at.generation), "a part of it may be other memory");
+}
+
+Test(external, a_block_ends_with_its_reservation)
+{
+    struct slr_place at;
+    many_pieces(6);
+    drv.reserved = 4 * drv.size;
+    cr_assert(slr_external_enter(drv.base + 2 * drv.size, M, &at));
+    cr_expect_eq(at.base, drv.base);
+    cr_expect_eq(at.size, 4 * drv.size);
+    cr_expect_not(slr_external_enter(drv.base + 3 * drv.size, 2 * drv.size, &at));
+    cr_expect(slr_external_enter(drv.base, M, &at));
+}
+
+Test(external, without_the_cache_a_block_is_what_is_registered)
+{
+    struct slr_place at, more;
+    many_pieces(6);
+    setenv("SLIPRING_ALLOC", "off", 1);
+    cr_assert(slr_external_hold(drv.base + 2 * drv.size, M, &at));
+    cr_expect_eq(at.size, drv.size);
+    cr_expect_not(slr_external_hold(drv.base + 2 * drv.size, 2 * drv.size, &more),
+                  "nobody says when a part is unmapped");
+    cr_expect(slr_block_lives(at.generation));
+}
+
+Test(external, blocks_that_a_buffer_cuts_become_part_of_its_block)
+{
+    struct slr_place at;
+    many_pieces(200);
+    const uint64_t low = entered(0, 2 * drv.size), high = entered(199, M);
+    cr_assert(low && high);
+    cr_expect_eq(slr_block_find(drv.base + 64 * drv.size).generation, 0, "a run grows to 64 pieces");
+    cr_assert(slr_external_enter(drv.base + 63 * drv.size, 4 * drv.size, &at));
+    cr_expect_eq(at.base, drv.base);
+    cr_expect_eq(at.size, 67 * drv.size);
+    cr_expect_not(slr_block_lives(low));
+    cr_expect(slr_block_lives(high));
+    cr_expect_eq(slr_block_find(drv.base + 136 * drv.size).generation, high);
+    cr_expect_eq(slr_block_find(drv.base + 135 * drv.size).generation, 0);
+    cr_expect_eq(entered(10, 3 * drv.size), at.generation, "what has been entered stays");
+}
+
+Test(external, more_pieces_than_a_message_carries)
+{
+    struct slr_place at;
+    many_pieces(300);
+    cr_expect_not(slr_external_enter(drv.base, 241 * drv.size, &at));
+    cr_expect(slr_external_enter(drv.base, 240 * drv.size, &at));
+}
+
+static void unmapped_neighbour(void)
+{
+    unmap(drv.base + 5 * drv.size, M);
+}
+
+Test(external, a_neighbour_that_is_unmapped_meanwhile)
+{
+    struct slr_place at;
+    many_pieces(6);
+    drv.while_retain = unmapped_neighbour;
+    cr_expect_not(slr_external_enter(drv.base, 2 * drv.size, &at));
+    drv.while_retain = NULL;
+    cr_expect(slr_external_enter(drv.base, 2 * drv.size, &at));
 }

@@ -10,12 +10,12 @@
 /* ---- imports ---- */
 
 static const struct slr_export legacy = {.kind = SLR_EXPORT_HANDLE, .size = M};
-static const struct slr_export by_fd = {.kind = SLR_EXPORT_DESCRIPTOR, .size = M};
+static const struct slr_export by_fd = {.kind = SLR_EXPORT_DESCRIPTORS, .size = 3 * M};
 
 static enum slr_import_result open_one(uint64_t process, uint64_t generation, int device, CUdeviceptr *base)
 {
     struct slr_import_key key = {.process = process, .generation = generation, .device = device};
-    return slr_import_open(&key, &legacy, -1, base);
+    return slr_import_open(&key, &legacy, NULL, base);
 }
 
 static bool close_one(uint64_t process, uint64_t generation, int device)
@@ -136,20 +136,25 @@ Test(handles, a_reset_takes_the_mappings_of_its_device)
 
 Test(handles, descriptors_are_mapped_and_every_failure_is_undone)
 {
-    static const char *const calls[] = {"import", "reserve", "map", "access"};
+    static const char *const calls[] = {"import", "import again", "reserve", "map", "map again", "access"};
+    struct slr_pieces three = {.count = 3, .bytes = {M, M, M}, .fd = {3, 4, 5}};
     struct slr_import_key key = {.process = 1, .generation = 1, .device = 0};
     CUdeviceptr p;
     fake_ipc_start();
-    cr_expect_eq(slr_import_open(&key, &by_fd, -1, &p), SLR_IMPORT_NEEDS_DESCRIPTOR);
+    cr_expect_eq(slr_import_open(&key, &by_fd, NULL, &p), SLR_IMPORT_NEEDS_DESCRIPTOR);
+    three.bytes[1] = 2 * M;
+    cr_expect_eq(slr_import_open(&key, &by_fd, &three, &p), SLR_IMPORT_FAILED, "not what the owner exports");
+    cr_expect_eq(drv.maps, 0);
+    three.bytes[1] = M;
     for (unsigned i = 0; i < sizeof calls / sizeof *calls; i++) {
         drv.fail = calls[i];
-        cr_expect_eq(slr_import_open(&key, &by_fd, 3, &p), SLR_IMPORT_FAILED, "%s", calls[i]);
+        cr_expect_eq(slr_import_open(&key, &by_fd, &three, &p), SLR_IMPORT_FAILED, "%s", calls[i]);
         cr_expect(drv.maps == drv.unmaps && drv.reserves == drv.frees && drv.retains == drv.releases, "%s", calls[i]);
     }
     drv.fail = NULL;
-    cr_expect_eq(slr_import_open(&key, &by_fd, 3, &p), SLR_IMPORT_OK);
+    cr_expect_eq(slr_import_open(&key, &by_fd, &three, &p), SLR_IMPORT_OK);
     cr_expect_eq(drv.retains, drv.releases);
-    cr_expect_eq(slr_import_open(&key, &by_fd, -1, &p), SLR_IMPORT_OK, "a mapping that is there needs no descriptor");
+    cr_expect_eq(slr_import_open(&key, &by_fd, NULL, &p), SLR_IMPORT_OK, "a mapping that is there needs no descriptor");
     slr_import_close(&key);
     cr_expect(slr_import_close(&key));
     cr_expect(drv.maps == drv.unmaps && drv.reserves == drv.frees);
