@@ -120,9 +120,41 @@ RETRY(cuMemAllocFromPoolAsync_ptsz, -1, (CUdeviceptr * out, size_t bytes, CUmemo
 RETRY(cuMemAllocManaged, -1, (CUdeviceptr * out, size_t bytes, unsigned flags), (out, bytes, flags))
 RETRY(cuMemAllocPitch_v2, -1, (CUdeviceptr * out, size_t *pitch, size_t width, size_t height, unsigned element),
       (out, pitch, width, height, element))
-RETRY(cuMemCreate, prop && prop->location.type == CU_MEM_LOCATION_TYPE_DEVICE ? prop->location.id : -1,
-      (CUmemGenericAllocationHandle * out, size_t bytes, const CUmemAllocationProp *prop, unsigned long long flags),
-      (out, bytes, prop, flags))
+
+/* Memory that no other process can be given is staged, so it is made such that it can be (vLLM's sleep mode asks for
+ * no type of handle). On an H200 with driver 580 that takes no longer and has the same granularity. Compressible
+ * memory stays as it is. */
+static bool could_be_given(const CUmemAllocationProp *prop)
+{
+    return prop && slr_get(SLR_S_ZERO_COPY) && prop->type == CU_MEM_ALLOCATION_TYPE_PINNED &&
+           prop->location.type == CU_MEM_LOCATION_TYPE_DEVICE && !prop->allocFlags.compressionType &&
+           !(prop->requestedHandleTypes & CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
+}
+
+static CUresult hook_cuMemCreate(CUmemGenericAllocationHandle *out, size_t bytes, const CUmemAllocationProp *prop,
+                                 unsigned long long flags);
+
+/* What the driver refuses with the type more is made as the program wants it. */
+static CUresult create(CUmemGenericAllocationHandle *out, size_t bytes, const CUmemAllocationProp *prop,
+                       unsigned long long flags)
+{
+    if (could_be_given(prop)) {
+        CUmemAllocationProp more = *prop;
+        more.requestedHandleTypes =
+            (CUmemAllocationHandleType)(prop->requestedHandleTypes | CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
+        if (SLR_FOUND(cuMemCreate)(out, bytes, &more, flags) == CUDA_SUCCESS)
+            return CUDA_SUCCESS;
+    }
+    return SLR_FOUND(cuMemCreate)(out, bytes, prop, flags);
+}
+
+static CUresult hook_cuMemCreate(CUmemGenericAllocationHandle *out, size_t bytes, const CUmemAllocationProp *prop,
+                                 unsigned long long flags)
+{
+    const int device = prop && prop->location.type == CU_MEM_LOCATION_TYPE_DEVICE ? prop->location.id : -1;
+    const CUresult r = create(out, bytes, prop, flags);
+    return out_of_memory(r, device) ? create(out, bytes, prop, flags) : r;
+}
 
 static bool driver_has_all(void)
 {

@@ -76,7 +76,11 @@ foreach(protocol pull put)
 endforeach()
 run(register_grows_three 120 ${counts} ${settings} --set SLIPRING_PROTOCOL=auto --want "imports == import_closes" -- ${cases} 3 grows not cuda both 6)
 run(register_pieces_files 120 ${counts} ${settings} --want "staged == 0" -- ${cases} 2 files register pieces both 8)
-foreach(memory private pool)
+# It is made such that it can be shared, unless the driver refuses that.
+run(register_private 120 ${counts} ${settings} --want "staged == 0 && zero_copy + pushed == 12" -- ${cases} 2 first window private both 6)
+run(register_private_refused 120 ${counts} ${settings} --set SOFTGPU_FAIL=cuMemCreate:1=801 --has "not_shared" --want "staged == 6 && pushed == 6"
+  -- ${cases} 2 first register private both 6)
+foreach(memory pool)
   run(register_not_shared_${memory} 120 ${counts} ${settings} --has "not_shared" --want "staged == 12 && imports == 0"
     -- ${cases} 2 first register ${memory} both 6)
 endforeach()
