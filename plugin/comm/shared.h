@@ -15,7 +15,7 @@
 struct slr_control;
 struct slr_peer_process;
 
-#define SLR_EXPORTS 32    /* blocks that a rank exports, at most */
+#define SLR_EXPORTS 128   /* blocks that a rank exports, at most */
 #define SLR_TRANSFERS 256 /* calls that one of two ranks can be ahead of the other */
 
 /* A place in a block that its owner exports; generation 0: none. */

@@ -27,6 +27,7 @@
 #include "plugin/connect/connect.h"
 #include "plugin/bootstrap/oob.h"
 #include "plugin/memory/exports.h"
+#include "plugin/memory/registration.h"
 #include "plugin/util/process.h"
 #include "plugin/places/places.h"
 #include "plugin/timeline/timeline.h"
@@ -102,6 +103,7 @@ static void each_communicator(void (*visit)(struct slr_comm *c))
 static void serve(struct slr_comm *c)
 {
     slr_connect_tick(c);
+    slr_registered_follow(c);
     slr_exports_tick(c);
     slr_places_tick(c);
     slr_timeline_tick(c);

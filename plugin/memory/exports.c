@@ -55,10 +55,16 @@ bool slr_exports_room(const struct slr_comm *c)
 
 int slr_exports_own(const struct slr_comm *c, uint64_t generation)
 {
-    for (int i = 0; i < SLR_EXPORTS; i++)
-        if (c->exports->own[i].generation == generation)
-            return i;
-    return -1;
+    uint8_t *at = &c->exports->own_at[generation % SLR_EXPORTS_HINTS];
+    int i = *at;
+    if (c->exports->own[i].generation == generation)
+        return i;
+    for (i = 0; i < SLR_EXPORTS && c->exports->own[i].generation != generation; i++)
+        ;
+    if (i == SLR_EXPORTS)
+        return -1;
+    *at = (uint8_t)i;
+    return i;
 }
 
 struct slr_exported_registered *slr_exports_registered(struct slr_comm *c, uint64_t generation)
@@ -145,10 +151,16 @@ struct slr_remote_place slr_exported_place(struct slr_comm *c, const struct slr_
 
 static const struct slr_exported_mapped *find_mapped(const struct slr_comm *c, int peer, uint64_t generation, int *i)
 {
-    for (*i = 0; *i < SLR_EXPORTS && !c->exports->closed; ++*i)
-        if (c->exports->mapped[peer][*i].generation == generation)
-            return &c->exports->mapped[peer][*i];
-    return NULL;
+    const struct slr_exported_mapped *all = c->exports->mapped[peer];
+    uint8_t *at = &c->exports->mapped_at[peer][generation % SLR_EXPORTS_HINTS];
+    *i = *at;
+    if (all[*i].generation != generation)
+        for (*i = 0; *i < SLR_EXPORTS && all[*i].generation != generation; ++*i)
+            ;
+    if (*i == SLR_EXPORTS || c->exports->closed)
+        return NULL;
+    *at = (uint8_t)*i;
+    return &all[*i];
 }
 
 /* The peer names only what this rank has acknowledged, and it closes a mapping only after the last call that named it:
@@ -214,6 +226,7 @@ bool slr_exports_register(struct slr_comm *c, uint64_t generation)
     if (h && h->count++ == 0) {
         h->generation = generation;
         h->refused = false;
+        h->displaced = false;
     }
     slr_exports_release(c);
     return h != NULL;
@@ -239,7 +252,8 @@ static bool will_not_map(const struct slr_comm *c, int i, int peer, uint64_t gen
 bool slr_exports_acknowledged(struct slr_comm *c, uint64_t generation)
 {
     bool acknowledged = true;
-    if (atomic_load(&c->error) != ncclSuccess || slr_reach_past()) /* nothing will be mapped any more */
+    /* Nothing will be mapped any more, or another block. */
+    if (atomic_load(&c->error) != ncclSuccess || slr_reach_past() || !slr_block_lives(generation))
         return true;
     slr_exports_hold(c);
     const struct slr_exported_registered *h = slr_exports_registered(c, generation);

@@ -38,6 +38,7 @@ struct slr_exported_use {
 };
 
 #define SLR_EXPORTS_SEEN 48
+#define SLR_EXPORTS_HINTS 64
 #define SLR_EXPORTS_UNKNOWN 4
 
 /* What a rank knows of its own exports and of what it has mapped. Its lock is held for moments
@@ -78,8 +79,11 @@ struct slr_exports {
     struct slr_exported_registered { /* blocks that are registered with this communicator */
         uint64_t generation;
         uint32_t count;
-        bool refused;
+        bool refused;   /* it can not be exported */
+        bool displaced; /* by one that gathers use: it is exported when they use this one */
     } registered[SLR_EXPORTS];
+    /* Where a block was found last, by its generation: a gather looks for the same few for each peer. */
+    uint8_t own_at[SLR_EXPORTS_HINTS], mapped_at[SLR_MAX_RANKS][SLR_EXPORTS_HINTS];
     bool plain_only[SLR_MAX_RANKS]; /* graphs have no copies for virtual memory of that peer: slr_exported_virtual */
 };
 
@@ -116,8 +120,8 @@ bool slr_exported_virtual(struct slr_comm *c, int peer, uint64_t *generation, st
 /* A gather's buffer that is in no block: house-keeping looks whether it can be entered (cache/blocks.h). */
 void slr_exports_unknown(struct slr_comm *c, CUdeviceptr p, size_t bytes);
 
-/* Registered blocks are exported as soon as possible and not displaced. Counted: a block may be registered several
- * times. False: there are too many. Unregister: after the last time the export is revoked (`revoke`), or stays as any
+/* Registered blocks are exported as soon as possible, and displaced only when they are not used and others are. Counted:
+ * a block may be registered several times. False: there are too many. Unregister: after the last time the export is revoked (`revoke`), or stays as any
  * other. */
 bool slr_exports_register(struct slr_comm *c, uint64_t generation);
 void slr_exports_unregister(struct slr_comm *c, uint64_t generation, bool revoke);

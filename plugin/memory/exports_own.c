@@ -72,14 +72,14 @@ static void revoke_ended(struct slr_comm *c, int i)
 struct candidate {
     uint64_t generation;
     struct slr_exported_use use;
-    bool registered;
+    bool registered; /* and to be exported for that */
 };
 
 static struct slr_exported_registered *next_registered(struct slr_comm *c)
 {
     for (int i = 0; i < SLR_EXPORTS; i++) {
         struct slr_exported_registered *h = &c->exports->registered[i];
-        if (h->count && !h->refused && slr_exports_own(c, h->generation) < 0)
+        if (h->count && !h->refused && !h->displaced && slr_exports_own(c, h->generation) < 0)
             return h;
     }
     return NULL;
@@ -108,13 +108,21 @@ static uint64_t larger(uint64_t a, uint64_t b)
 static bool displaceable(struct slr_comm *c, int i, const struct candidate *x)
 {
     const struct slr_exported_own *own = &c->exports->own[i];
-    if (slr_exports_registered(c, own->generation))
-        return false;
-    if (x->registered)
+    if (x->registered && !slr_exports_registered(c, own->generation))
         return true;
     /* One that has gone must not drive out the next that is idle, and so on, for ever. */
     return x->use.gap > 0 && x->use.last > own->use.last &&
            c->exports->naming - own->use.last > 2 * larger(x->use.gap, own->use.gap);
+}
+
+static void displace(struct slr_comm *c, int i)
+{
+    const struct slr_exported_own *own = &c->exports->own[i];
+    struct slr_exported_registered *h = slr_exports_registered(c, own->generation);
+    if (h)
+        h->displaced = true;
+    slr_exports_note(c->exports, own->generation, own->use, false);
+    slr_exports_revoke(c, i);
 }
 
 /* The index of an empty export; -1: none. Then the one that was not used for longest is revoked if
@@ -136,8 +144,7 @@ static int free_index(struct slr_comm *c, const struct candidate *x)
     }
     if (coming || oldest < 0)
         return -1;
-    slr_exports_note(c->exports, c->exports->own[oldest].generation, c->exports->own[oldest].use, false);
-    slr_exports_revoke(c, oldest);
+    displace(c, oldest);
     return -1;
 }
 

@@ -19,7 +19,9 @@
 struct registration {
     struct slr_comm *comm; /* only compared */
     const void *handle;    /* NCCL's */
-    uint64_t generation;
+    CUdeviceptr p;
+    size_t bytes;
+    uint64_t generation; /* of the block; 0: it has ended, and there is none */
     struct registration *next;
 };
 
@@ -60,6 +62,15 @@ static struct slr_comm *find(ncclComm_t comm)
 
 /* ---- the beginning ---- */
 
+static bool offer(struct slr_comm *c, uint64_t generation)
+{
+    if (slr_exports_register(c, generation))
+        return true;
+    slr_external_release(generation);
+    slr_not_shared("more blocks are registered with one communicator than a rank can offer");
+    return false;
+}
+
 /* Memory that is no block yet becomes an external one, kept as long as it is registered. */
 static bool enter(struct slr_comm *c, const void *buffer, size_t bytes, struct slr_place *place)
 {
@@ -67,11 +78,7 @@ static bool enter(struct slr_comm *c, const void *buffer, size_t bytes, struct s
         return false;
     bool known = slr_external_hold((CUdeviceptr)(uintptr_t)buffer, bytes, place);
     slr_shared_leave();
-    if (!known || slr_exports_register(c, place->generation))
-        return known;
-    slr_external_release(place->generation);
-    slr_not_shared("more blocks are registered with one communicator than a rank can offer");
-    return false;
+    return known && offer(c, place->generation);
 }
 
 /* The block's generation; 0: the buffer is not used where it lies because of this registration. The
@@ -86,9 +93,12 @@ static uint64_t begin(struct slr_comm *c, const void *buffer, size_t bytes, cons
         free(reg);
         return 0;
     }
-    *reg = (struct registration){.comm = c, .handle = handle, .generation = place.generation};
+    *reg = (struct registration){.comm = c,
+                                 .handle = handle,
+                                 .p = (CUdeviceptr)(uintptr_t)buffer,
+                                 .bytes = bytes,
+                                 .generation = place.generation};
     add(reg);
-    slr_oob_wake(c);
     return place.generation;
 }
 
@@ -110,18 +120,80 @@ static bool await(struct slr_comm *c, uint64_t generation, uint64_t end,
 
 static void await_peers(struct slr_comm *c, uint64_t generation, uint64_t end)
 {
+    slr_oob_wake(c);
     if (!await(c, generation, end, slr_exports_acknowledged))
         slr_log(SLR_LOG_INFO, "registration_slow", "comm=%s crank=%d generation=%llu msg=%s", c->name, c->rank,
                 (unsigned long long)generation, "not all peers have mapped the buffer yet; until then it is staged");
 }
 
+/* As NCCL's own it is a call of this rank alone, which frameworks make for each segment and communicator: the peers map
+ * the buffer behind its back, unless somebody has said how long it is to wait. */
 static void registered(ncclComm_t comm, const void *buffer, size_t bytes, const void *handle)
 {
     struct slr_comm *c = find(comm);
     uint64_t generation = begin(c, buffer, bytes, handle);
-    if (generation)
+    if (generation && slr_settings()->given[SLR_S_REGISTER_TIMEOUT])
         await_peers(c, generation, slr_now_ms() + slr_get(SLR_S_REGISTER_TIMEOUT));
     slr_comm_put(c);
+}
+
+/* ---- blocks that end while they are registered ---- */
+
+/* One of the communicator whose block has ended. */
+static bool find_lost(const struct slr_comm *c, struct registration *copy, struct registration **at)
+{
+    pthread_mutex_lock(&lock);
+    for (*at = list; *at; *at = (*at)->next)
+        if ((*at)->comm == c && (*at)->generation && !slr_block_lives((*at)->generation))
+            break;
+    if (*at)
+        *copy = **at;
+    pthread_mutex_unlock(&lock);
+    return *at != NULL;
+}
+
+/* False: it has been deregistered meanwhile; its structure may be another one's by now, of another block. */
+static bool replace(struct registration *at, uint64_t ended, uint64_t generation)
+{
+    pthread_mutex_lock(&lock);
+    struct registration *reg = list;
+    while (reg && (reg != at || reg->generation != ended))
+        reg = reg->next;
+    if (reg)
+        reg->generation = generation;
+    pthread_mutex_unlock(&lock);
+    return reg != NULL;
+}
+
+static void drop(struct slr_comm *c, uint64_t generation)
+{
+    slr_exports_unregister(c, generation, slr_external_ends_with_registration(generation));
+    slr_external_release(generation);
+}
+
+/* The block that the memory is in now, held and offered; 0: none, till a gather meets it. */
+static uint64_t hold_again(struct slr_comm *c, const struct registration *reg)
+{
+    struct slr_place place = slr_block_find(reg->p);
+    if (slr_shared_enter(&c->shared) != SLR_OK)
+        return 0;
+    const bool whole = place.generation && reg->bytes <= place.size - place.offset;
+    const bool held =
+        (whole || slr_external_enter(reg->p, reg->bytes, &place)) && slr_external_hold_again(place.generation);
+    slr_shared_leave();
+    return held && offer(c, place.generation) ? place.generation : 0;
+}
+
+void slr_registered_follow(struct slr_comm *c)
+{
+    struct registration copy, *at;
+    while (c->pass == SLR_R_RING && find_lost(c, &copy, &at)) {
+        const uint64_t now = hold_again(c, &copy);
+        if (replace(at, copy.generation, now))
+            slr_exports_unregister(c, copy.generation, false);
+        else if (now)
+            drop(c, now);
+    }
 }
 
 void slr_registered_windows(struct slr_window *windows)

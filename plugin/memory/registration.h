@@ -40,6 +40,10 @@ void slr_registered_windows(struct slr_window *list);
 /* Those of a group; they were allocated one by one. */
 void slr_windows_free(struct slr_window *list);
 
+/* Registered memory that is part of another block by now (cache/external.c), or has been unmapped and mapped anew:
+ * what its registration gave goes on with that block. For the house-keeping thread. */
+void slr_registered_follow(struct slr_comm *c);
+
 /* The communicator ends. */
 void slr_registered_end(struct slr_comm *c, uint64_t latest);
 

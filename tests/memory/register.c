@@ -330,7 +330,7 @@ static void grows(struct rank *r)
     bench_free(&b);
 }
 
-enum { MANY = 40, FEW = 4 };
+enum { MANY = 136, FEW = 4 };
 
 static void in_turn(struct bench *b, uint8_t **send, int n, int calls)
 {
@@ -344,7 +344,7 @@ static void in_turn(struct bench *b, uint8_t **send, int n, int calls)
     b->g.send = own;
 }
 
-/* No registration: what each gather sends lies in the next of 40 blocks. */
+/* No registration: what each gather sends lies in the next of 136 blocks. */
 static void many(struct rank *r)
 {
     struct bench b = {.r = r, .p = r->arg};

@@ -127,10 +127,10 @@ run(register_dies 120 ${run_sh} ${settings} --set SLIPRING_ALLOC=off --set ZERO_
 run(register_abort 120 ${run_sh} ${settings} -- ${cases} 2 abort window cuda both)
 
 # ---- more than fits ----
-run(register_many 120 ${counts} ${settings} --set SLIPRING_PROTOCOL=pull --want "imports <= 64 && zero_copy > 0 && imports == import_closes"
-  -- ${cases} 2 many not cuda both 8)
+run(register_many 120 ${counts} ${settings} --set SLIPRING_PROTOCOL=pull --want "imports <= 256 && zero_copy > 0 && imports == import_closes"
+  -- ${cases} 2 many not cuda both 3)
 if(SLIPRING_LONG_TESTS) # depends on the machine
-  run(register_many_then_few 120 ${counts} ${settings} --set SLIPRING_PROTOCOL=pull --want "imports > 64" -- ${cases} 2 many not cuda recv 10)
+  run(register_many_then_few 120 ${counts} ${settings} --set SLIPRING_PROTOCOL=pull --want "imports > 256" -- ${cases} 2 many not cuda recv 10)
 endif()
 
 # ---- faults of the driver ----
