@@ -211,9 +211,7 @@ ncclResult_t slr_gather_ring(const struct slr_call *call, bool defer, enum slr_r
     enum slr_status s = enqueue_as_expected(call, &send, &recv);
     if (s == SLR_OK) {
         met(c, &send, call->send, call->shard);
-        /* An unknown receive buffer matters only where peers may write into it. */
-        if (c->put || recv.generation)
-            met(c, &recv, call->recv, call->shard * (size_t)c->nranks);
+        met(c, &recv, call->recv, call->shard * (size_t)c->nranks);
         slr_pending_add(lane);
         const bool bypassed = slr_reach_doubtful();
         /* Another thread could not join a per-thread default stream, so that is not left open. */

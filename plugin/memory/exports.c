@@ -186,6 +186,29 @@ CUdeviceptr slr_exported_readable(struct slr_comm *c, int peer, struct slr_remot
     return place.offset <= size && bytes <= size - place.offset ? m->base + place.offset : 0;
 }
 
+static const struct slr_exported_past *find_past(const struct slr_exports *exports, int peer, uint64_t generation)
+{
+    for (int i = 0; i < SLR_EXPORTS_PAST; i++)
+        if (exports->past[peer][i].generation == generation)
+            return &exports->past[peer][i];
+    return NULL;
+}
+
+uint64_t slr_exported_heir(struct slr_comm *c, int peer, uint64_t generation, uint64_t *shift)
+{
+    const struct slr_exported_past *old = find_past(c->exports, peer, generation);
+    for (unsigned back = 1; old && back <= SLR_EXPORTS_PAST; back++) { /* the latest first */
+        const struct slr_exported_past *p =
+            &c->exports->past[peer][(c->exports->next_past[peer] - back) % SLR_EXPORTS_PAST];
+        if (p == old)
+            return 0;
+        *shift = old->base - p->base;
+        if (p->generation && p->base <= old->base && *shift + old->size <= p->size)
+            return p->generation;
+    }
+    return 0;
+}
+
 bool slr_exported_virtual(struct slr_comm *c, int peer, uint64_t *generation, struct slr_export *export)
 {
     *generation = 0;

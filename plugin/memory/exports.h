@@ -40,6 +40,8 @@ struct slr_exported_use {
 #define SLR_EXPORTS_SEEN 48
 #define SLR_EXPORTS_HINTS 64
 #define SLR_EXPORTS_UNKNOWN 4
+#define SLR_EXPORTS_LOST 32
+#define SLR_EXPORTS_PAST 32
 
 /* What a rank knows of its own exports and of what it has mapped. Its lock is held for moments
  * only, never while the driver is called: the data path takes it, and so does the house-keeping
@@ -76,6 +78,12 @@ struct slr_exports {
         CUdeviceptr p;
         size_t bytes;
     } unknown[SLR_EXPORTS_UNKNOWN];
+    struct slr_exported_past { /* the latest blocks of each peer that were mapped; generation 0: none */
+        uint64_t generation, base, size; /* base: in the peer */
+    } past[SLR_MAX_RANKS][SLR_EXPORTS_PAST];
+    unsigned next_past[SLR_MAX_RANKS];
+    CUdeviceptr lost[SLR_EXPORTS_LOST]; /* where memory was unmapped that peers had; 0: none */
+    unsigned next_lost;
     struct slr_exported_registered { /* blocks that are registered with this communicator */
         uint64_t generation;
         uint32_t count;
@@ -112,6 +120,10 @@ CUdeviceptr slr_exported_mapped(struct slr_comm *c, int peer, struct slr_remote_
  * whatever the owner does with the memory meanwhile. */
 CUdeviceptr slr_exported_readable(struct slr_comm *c, int peer, struct slr_remote_place place, size_t bytes,
                                   enum slr_memory *kind);
+
+/* A peer's block has ended that lay where a later one lies now, all of it: memory that was mapped anew, or became part
+ * of a larger block. *shift: how much further into that one its bytes lie. 0: there is none. Under the lock. */
+uint64_t slr_exported_heir(struct slr_comm *c, int peer, uint64_t generation, uint64_t *shift);
 
 /* For nodes of graphs, whose kind of memory can not change (kernels/ring_record.h): some virtual memory of
  * the peer that this rank has mapped. False: none, and none will be. */

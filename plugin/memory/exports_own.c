@@ -60,7 +60,10 @@ static void revoke_ended(struct slr_comm *c, int i)
     bool ended = generation && !slr_block_lives(generation);
     if (!ended && !(generation && slr_block_idle(generation)))
         return;
+    const struct slr_exported *e = slr_exports_get(c, c->rank, i);
     slr_exports_hold(c);
+    if (ended && e->export.kind == SLR_EXPORT_DESCRIPTORS && atomic_load(&e->state) == SLR_EXPORTED_OPEN)
+        c->exports->lost[c->exports->next_lost++ % SLR_EXPORTS_LOST] = e->export.base;
     if (c->exports->own[i].generation == generation && (ended || !slr_exports_registered(c, generation)))
         slr_exports_revoke(c, i);
     slr_exports_release(c);
@@ -237,6 +240,28 @@ static void enter_external(struct slr_comm *c)
     }
 }
 
+static bool anything_at(CUdeviceptr p)
+{
+    CUdeviceptr base;
+    size_t bytes;
+    return slr_real.cuMemGetAddressRange && slr_real.cuMemGetAddressRange(&base, &bytes, p) == CUDA_SUCCESS;
+}
+
+/* Programs that sleep unmap their memory and map other memory at the same addresses when they wake up, and fill it:
+ * time enough for the peers to map that before the first gather. */
+static void enter_again(struct slr_comm *c)
+{
+    for (int i = 0; i < SLR_EXPORTS_LOST && slr_get(SLR_S_ALLOC); i++) {
+        const CUdeviceptr p = c->exports->lost[i]; /* this thread's alone */
+        struct slr_place place = p ? slr_block_find(p) : (struct slr_place){0};
+        if (!p || (!place.generation && !anything_at(p)))
+            continue;
+        if (place.generation || slr_external_enter(p, 1, &place))
+            slr_exports_suggest(c, place.generation);
+        c->exports->lost[i] = 0;
+    }
+}
+
 static void tick_own(struct slr_comm *c)
 {
     for (int i = 0; i < SLR_EXPORTS; i++)
@@ -245,6 +270,7 @@ static void tick_own(struct slr_comm *c)
     if (c->pass != SLR_R_RING || atomic_load(&c->error) != ncclSuccess)
         return;
     enter_external(c);
+    enter_again(c);
     export_wanted(c);
 }
 

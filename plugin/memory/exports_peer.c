@@ -44,6 +44,13 @@ static void ask(struct slr_comm *c, int peer, int i, uint64_t generation)
         m->asked_ms = now;
 }
 
+/* Under the lock. */
+static void note_past(struct slr_exports *exports, int peer, const struct slr_export *e, uint64_t generation)
+{
+    exports->past[peer][exports->next_past[peer]++ % SLR_EXPORTS_PAST] =
+        (struct slr_exported_past){.generation = generation, .base = e->base, .size = e->size};
+}
+
 /* False: graphs of this rank's could not read it. */
 static bool mapped(struct slr_comm *c, int peer, int i, uint64_t generation, CUdeviceptr base)
 {
@@ -53,6 +60,8 @@ static bool mapped(struct slr_comm *c, int peer, int i, uint64_t generation, CUd
     if (use)
         c->exports->mapped[peer][i] = (struct slr_exported_mapped){
             .generation = generation, .base = base, .kind = virtual ? SLR_MEMORY_VIRTUAL : SLR_MEMORY_PLAIN};
+    if (use)
+        note_past(c->exports, peer, &slr_exports_get(c, peer, i)->export, generation);
     slr_exports_release(c);
     if (use)
         atomic_fetch_add(&slr_counters.mapped, 1);

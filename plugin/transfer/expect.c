@@ -230,6 +230,24 @@ void slr_expect_learn(struct slr_comm *c, int peer, uint64_t number, struct slr_
         learn_distance(c, peer, own, place);
 }
 
+static void inherit_place(struct slr_remote_place *place, uint64_t generation, uint64_t heir, uint64_t shift)
+{
+    if (place->generation != generation)
+        return;
+    place->generation = heir;
+    place->offset += shift;
+}
+
+void slr_expect_inherit(struct slr_comm *c, int peer, uint64_t generation, uint64_t heir, uint64_t shift)
+{
+    struct peer *p = &c->expect->of[peer];
+    for (int i = 0; i < PLACES; i++)
+        inherit_place(&p->at[i].place, generation, heir, shift);
+    for (int i = 0; i < BLOCKS; i++)
+        if (p->from[i].generation == generation)
+            p->from[i].generation = 0; /* this rank's blocks have changed as well, perhaps */
+}
+
 void slr_expect_free(struct slr_comm *c)
 {
     free(c->expect);

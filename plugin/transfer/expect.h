@@ -79,6 +79,9 @@ uint64_t *slr_expect_unlearned(struct slr_comm *c, int peer);
 /* `peer` named `place` (or none) for call `number`, one of the latest SLR_TRANSFERS. */
 void slr_expect_learn(struct slr_comm *c, int peer, uint64_t number, struct slr_remote_place place);
 
+/* What is expected in that block of the peer's is expected in `heir` from now on, `shift` further into it. */
+void slr_expect_inherit(struct slr_comm *c, int peer, uint64_t generation, uint64_t heir, uint64_t shift);
+
 void slr_expect_free(struct slr_comm *c);
 
 #endif

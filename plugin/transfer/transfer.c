@@ -197,6 +197,22 @@ void slr_transfer_owner(const struct slr_call *call, const struct slr_place *sen
     slr_exports_release(c);
 }
 
+/* Where this rank reads what it expects at `place`; 0: it can not. When the peer's block has ended, it is expected in
+ * the one that came in its stead: what is wrong is corrected. */
+static CUdeviceptr readable(const struct slr_call *call, int peer, struct slr_remote_place *place,
+                            enum slr_memory *kind)
+{
+    struct slr_comm *c = call->comm;
+    uint64_t shift;
+    const CUdeviceptr from = slr_exported_readable(c, peer, *place, call->shard, kind);
+    const uint64_t heir = from ? 0 : slr_exported_heir(c, peer, place->generation, &shift);
+    if (!heir)
+        return from;
+    slr_expect_inherit(c, peer, place->generation, heir, shift);
+    *place = (struct slr_remote_place){heir, place->offset + shift};
+    return slr_exported_readable(c, peer, *place, call->shard, kind);
+}
+
 /* What a reader says. That shard of the receive buffer is for this owner alone to write. */
 static struct saying reader_saying(const struct slr_call *call, int peer, const struct slr_place *recv,
                                    CUdeviceptr *from, enum slr_memory *kind)
@@ -211,7 +227,7 @@ static struct saying reader_saying(const struct slr_call *call, int peer, const 
     /* A graph names the same buffers each time. */
     mine.expected = slr_expected_place(call, peer, call->why == SLR_R_GRAPH);
     if (mine.expected.generation)
-        *from = slr_exported_readable(c, peer, mine.expected, call->shard, kind);
+        *from = readable(call, peer, &mine.expected, kind);
     return *from ? mine : (struct saying){0};
 }
 

@@ -21,6 +21,7 @@
  *   junk      the same, while a process of the same user sends nonsense to every socket that it finds
  *   grows     a reservation in which memory is mapped bit by bit, unmapped in the middle and mapped anew, while buffers
  *             lie across the parts
+ *   sleeps    the memory of both buffers is unmapped, and other memory mapped there some time before it is used
  *   many      more buffers in turn than a rank can offer; then, with WHICH recv, a few others instead
  */
 #include <fcntl.h>
@@ -330,6 +331,26 @@ static void grows(struct rank *r)
     bench_free(&b);
 }
 
+/* What the last rounds stage is counted by the test. */
+static void sleeps(struct rank *r)
+{
+    struct bench b = {.r = r, .p = r->arg};
+    rank_open(r);
+    bench_alloc(&b, SHARD);
+    for (int i = 0; i < b.p->rounds; i++) {
+        for (int k = 0; k < (i == 0 ? 6 : 2); k++) {
+            bench_gather(&b, r->comm, 0, (uint64_t)(i * 8 + k));
+            sleep_ms(i + k == 0 ? 200 : 0);
+        }
+        CUDA(cudaDeviceSynchronize());
+        virtual_remap(&b.send_buffer.v);
+        virtual_remap(&b.recv_buffer.v);
+        sleep_ms(200);
+    }
+    rank_close(r);
+    bench_free(&b);
+}
+
 enum { MANY = 136, FEW = 4 };
 
 static void in_turn(struct bench *b, uint8_t **send, int n, int calls)
@@ -366,8 +387,9 @@ static const struct {
     const char *name;
     rank_body body;
 } cases[] = {
-    {"first", first}, {"again", again},       {"early", early}, {"remap", remap}, {"met", met},   {"comms", comms},
-    {"dies", dies},   {"abort", abort_early}, {"files", files}, {"junk", files},  {"many", many}, {"grows", grows},
+    {"first", first}, {"again", again}, {"early", early},       {"remap", remap}, {"met", met},
+    {"comms", comms}, {"dies", dies},   {"abort", abort_early}, {"files", files}, {"junk", files},
+    {"many", many},   {"grows", grows}, {"sleeps", sleeps},
 };
 
 int main(int argc, char **argv)

@@ -75,6 +75,11 @@ foreach(protocol pull put)
     -- ${cases} 2 grows not cuda both 6)
 endforeach()
 run(register_grows_three 120 ${counts} ${settings} --set SLIPRING_PROTOCOL=auto --want "imports == import_closes" -- ${cases} 3 grows not cuda both 6)
+# Only the first gathers of all are staged: peers map what comes in the stead of what was unmapped before it is used, and expect shards there.
+foreach(memory virtual pieces)
+  run(register_sleeps_${memory} 120 ${counts} ${settings} --set SLIPRING_PROTOCOL=pull --want "staged <= 6 && imports >= 20"
+    -- ${cases} 2 sleeps not ${memory} both 5)
+endforeach()
 run(register_pieces_files 120 ${counts} ${settings} --want "staged == 0" -- ${cases} 2 files register pieces both 8)
 # It is made such that it can be shared, unless the driver refuses that.
 run(register_private 120 ${counts} ${settings} --want "staged == 0 && zero_copy + pushed == 12" -- ${cases} 2 first window private both 6)
