@@ -4,11 +4,13 @@
 
 --form says how: `functional` by torch.distributed's functional collectives, `c10d` by all_gather_into_tensor and
 reduce_scatter_tensor, `compiled` the functional ones under torch.compile, `captured` those of c10d in a CUDA graph and
-`replayed` the functional ones in one, `coalesced` those of c10d, the tokens' halves in one group.
+`replayed` the functional ones in one, `coalesced` those of c10d, the tokens' halves in one group. --nap N: all memory is
+of an allocator that sleeps every N steps, and wakes up with other memory at the same addresses.
 """
 import contextlib
 
 import common
+import sleeping
 
 SIZES = {"hidden": 8192, "inner": 7168, "tokens": 8192, "layers": 6}
 ONE_GPU = {"hidden": 2048, "inner": 8192, "tokens": 2048}
@@ -61,6 +63,7 @@ def capture(body, device):
 def main():
     p = common.parser(__doc__, SIZES, ONE_GPU, CPU)
     p.add_argument("--form", choices=FORMS, default="functional")
+    p.add_argument("--nap", type=int, default=0, metavar="N")
     o = common.parse(p)
     import torch
     import torch.nn.functional as F
@@ -76,11 +79,13 @@ def main():
     def weight(rows, columns, scale):
         return (torch.randn(rows, columns, device=device) * scale).bfloat16()
 
-    inner = o.inner // common.RANKS
-    weights = [(weight(inner, o.hidden, o.hidden**-0.5), weight(o.hidden, inner, o.inner**-0.5))
-               for _ in range(o.layers)]
-    base = torch.randn(o.tokens // common.RANKS, o.hidden, device=device).bfloat16()
-    scale = torch.ones((), device=device)
+    sleeper = sleeping.Sleeper() if o.nap else None
+    inner, losses = o.inner // common.RANKS, []
+    with sleeper.pool() if sleeper else contextlib.nullcontext():
+        weights = [(weight(inner, o.hidden, o.hidden**-0.5), weight(o.hidden, inner, o.inner**-0.5))
+                   for _ in range(o.layers)]
+        base = torch.randn(o.tokens // common.RANKS, o.hidden, device=device).bfloat16()
+        scale = torch.ones((), device=device)
 
     def forward(base, scale):
         x = list((base * scale.to(base.dtype)).chunk(parts))
@@ -94,15 +99,18 @@ def main():
         return sum(part.float().square().mean() for part in x)
 
     body = torch.compile(forward) if o.form == "compiled" else forward
-    with torch.no_grad():
+    with torch.no_grad(), sleeper.pool() if sleeper else contextlib.nullcontext():
         graph = None
         if o.form in ("captured", "replayed") and device.type == "cuda":
             graph, loss = capture(lambda: body(base, scale), device)
 
         def step(n):
+            if sleeper and n and n % o.nap == 0:
+                sleeper.nap([base, scale] + [one for layer in weights for one in layer] + losses)
             scale.fill_(1 + (n % 16) / 16)  # so that what is left of another step shows
             if not graph:
-                return body(base, scale)
+                losses.append(body(base, scale))  # held here, so that it is kept when the memory sleeps
+                return losses[-1]
             graph.replay()
             return loss
 
