@@ -101,6 +101,9 @@ void slr_external_release(uint64_t generation);
 /* The same for a buffer that a gather has met, without a hold: virtual memory only. */
 bool slr_external_enter(CUdeviceptr p, size_t bytes, struct slr_place *out);
 
+/* The same where there was such a block before, and may be again. */
+bool slr_external_enter_again(CUdeviceptr p, size_t bytes, struct slr_place *out);
+
 /* Around the driver's cuMemUnmap, or what calls it; they nest. */
 void slr_external_unmap_begin(CUdeviceptr p, size_t bytes);
 void slr_external_unmap_end(CUdeviceptr p, size_t bytes);

@@ -37,7 +37,8 @@
 
 #define PATIENCE_MS 1000
 #define RANGES 32
-#define RUN_PIECES 64 /* to which a run grows: of PyTorch's 1.25 GiB. Mapping a piece takes a peer 0.1 ms */
+#define RUN_PIECES 16 /* to which a run grows: of PyTorch's 320 MiB. Mapping a piece takes a peer 0.1 ms */
+#define RESTLESS 16
 
 static uint32_t ordinals;
 /* Under the lock. */
@@ -47,6 +48,9 @@ static struct range {
     size_t bytes;         /* 0: none */
 } leaving[RANGES];        /* that are being unmapped */
 static unsigned unlisted; /* more of them, for which there was no room */
+/* Where a part of a block was unmapped: in the reservations of these addresses a block is no larger than it must be. */
+static CUdeviceptr restless[RESTLESS];
+static unsigned next_restless;
 
 void slr_not_shared(const char *why)
 {
@@ -165,6 +169,16 @@ static const char *cover_cut(struct run *run)
     return !why && last.generation ? cover(run, run->base, last.base + last.size) : why;
 }
 
+static bool is_restless(const struct run *run)
+{
+    bool any = false;
+    slr_block_lock();
+    for (int i = 0; i < RESTLESS; i++)
+        any |= restless[i] >= run->first && restless[i] <= run->last && restless[i];
+    slr_block_unlock();
+    return any;
+}
+
 /* Neighbours that are not used by gathers yet soon will be: PyTorch's expandable segments map 20 MiB at a time, one
  * behind the other, and a block for each would be many. Who makes a reservation for each buffer gets a block for each. */
 static void widen(struct run *run)
@@ -188,7 +202,7 @@ static const char *find_run(CUdeviceptr p, size_t bytes, struct slr_block *b)
         why = cover(&run, b->base, p + bytes);
     if (!why)
         why = cover_cut(&run);
-    if (!why && !ends_unseen())
+    if (!why && !ends_unseen() && !is_restless(&run))
         widen(&run);
     b->base = run.base;
     b->size = run.end - run.base;
@@ -300,8 +314,11 @@ static uint64_t count_now(void)
     return now;
 }
 
-static enum entering enter_seen(CUdeviceptr p, size_t bytes, bool registered, struct slr_place *out)
+enum purpose { MET, REGISTERED, AGAIN };
+
+static enum entering enter_seen(CUdeviceptr p, size_t bytes, enum purpose purpose, struct slr_place *out)
 {
+    const bool registered = purpose == REGISTERED;
     struct slr_block seen = {.handle_state = SLR_HANDLE_UNKNOWN};
     /* Before the driver is asked: an unmapping that begins meanwhile is noticed when the block is
      * to be entered. */
@@ -311,7 +328,7 @@ static enum entering enter_seen(CUdeviceptr p, size_t bytes, bool registered, st
         why = "it is neither kept by SLIPRING_ALLOC nor registered with NCCL";
     if (why == later)
         return LATER;
-    if (why)
+    if (why && purpose != AGAIN)
         slr_not_shared(why);
     return why ? REFUSED : enter_unless_unmapped(&seen, before, registered, p, out);
 }
@@ -331,7 +348,7 @@ static bool enter_patiently(CUdeviceptr p, size_t bytes, struct slr_place *out)
 {
     const uint64_t end = slr_now_ms() + PATIENCE_MS;
     enum entering entered;
-    while ((entered = enter_seen(p, bytes, true, out)) == LATER && slr_now_ms() < end)
+    while ((entered = enter_seen(p, bytes, REGISTERED, out)) == LATER && slr_now_ms() < end)
         slr_sleep_ms(1);
     return entered == ENTERED;
 }
@@ -348,7 +365,12 @@ bool slr_external_hold(CUdeviceptr p, size_t bytes, struct slr_place *out)
 
 bool slr_external_enter(CUdeviceptr p, size_t bytes, struct slr_place *out)
 {
-    return slr_block_usable() && enter_seen(p, bytes, false, out) == ENTERED;
+    return slr_block_usable() && enter_seen(p, bytes, MET, out) == ENTERED;
+}
+
+bool slr_external_enter_again(CUdeviceptr p, size_t bytes, struct slr_place *out)
+{
+    return slr_block_usable() && enter_seen(p, bytes, AGAIN, out) == ENTERED;
 }
 
 void slr_external_release(uint64_t generation)
@@ -403,8 +425,11 @@ void slr_external_unmap_begin(CUdeviceptr p, size_t bytes)
     slr_block_lock();
     begin_range(p, bytes);
     /* cuMemUnmap may cover several mappings. */
-    while ((b = slr_table_overlap(p, bytes)) != NULL && b->kind == SLR_BLOCK_VIRTUAL)
+    while ((b = slr_table_overlap(p, bytes)) != NULL && b->kind == SLR_BLOCK_VIRTUAL) {
+        if (b->base < p || b->base + b->size > p + bytes)
+            restless[next_restless++ % RESTLESS] = p;
         slr_block_vanish(b);
+    }
     slr_block_unlock();
 }
 

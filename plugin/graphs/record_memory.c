@@ -118,7 +118,7 @@ static uint64_t reserve(struct slr_comm *c, const void *p, size_t bytes)
     struct slr_place place;
     if (!slr_external_hold((CUdeviceptr)(uintptr_t)p, bytes, &place))
         return 0;
-    if (!slr_exports_register(c, place.generation)) {
+    if (!slr_exports_register(c, place.generation, true)) {
         slr_external_release(place.generation);
         return 0;
     }

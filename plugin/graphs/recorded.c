@@ -23,7 +23,7 @@ static void keep(const struct slr_recorded_gather *g)
     atomic_fetch_add(&c->link->calls, 1);
     for (int i = 0; i < 2; i++)
         if (g->block[i])
-            slr_exports_register(c, g->block[i]); /* again: it has its place */
+            slr_exports_register(c, g->block[i], true); /* again: it has its place */
     slr_comm_put(c);
 }
 

@@ -3,6 +3,7 @@
 #include "plugin/memory/exports.h"
 
 #include <time.h>
+#include "base/hash.h"
 #include "base/real.h"
 #include "base/settings.h"
 #include "base/wait.h"
@@ -77,6 +78,8 @@ struct slr_exported_registered *slr_exports_registered(struct slr_comm *c, uint6
 
 /* ---- blocks that gathers use ---- */
 
+#define LOOK_AGAIN_MS 100 /* at a buffer that could not be entered among the blocks */
+
 /* The usual gap follows longer ones at once and shorter ones slowly: a block that is used several
  * times in a row and then not for long is one that is not used for long. */
 static void used(struct slr_exported_use *use, uint64_t call)
@@ -107,19 +110,14 @@ bool slr_exports_note(struct slr_exports *exports, uint64_t generation, struct s
 void slr_exports_unknown(struct slr_comm *c, CUdeviceptr p, size_t bytes)
 {
     struct slr_exports *exports = c->exports;
-    int at = -1; /* a free one; -2: it is known already */
     if (!slr_get(SLR_S_ZERO_COPY) || !slr_get(SLR_S_ALLOC) || slr_reach_past())
         return;
     slr_exports_hold(c);
-    for (int i = 0; i < SLR_EXPORTS_UNKNOWN && at != -2; i++) {
-        if (!exports->unknown[i].p)
-            at = i;
-        else if (exports->unknown[i].p == p)
-            at = -2;
-    }
-    if (at >= 0) {
-        exports->unknown[at].p = p;
-        exports->unknown[at].bytes = bytes;
+    struct slr_exported_unknown *u = &exports->unknown[slr_mix(p, bytes) % SLR_EXPORTS_UNKNOWN];
+    const bool same = u->p == p && u->bytes == bytes;
+    if (!u->wanted && (!same || slr_now_ms() - u->looked_ms >= LOOK_AGAIN_MS)) {
+        *u = (struct slr_exported_unknown){.p = p, .bytes = bytes, .wanted = true};
+        exports->wake = true;
     }
     slr_exports_release(c);
 }
@@ -239,7 +237,7 @@ void slr_exports_revoke(struct slr_comm *c, int i)
 
 /* ---- blocks that are registered ---- */
 
-bool slr_exports_register(struct slr_comm *c, uint64_t generation)
+bool slr_exports_register(struct slr_comm *c, uint64_t generation, bool awaited)
 {
     slr_exports_hold(c);
     struct slr_exported_registered *h = slr_exports_registered(c, generation);
@@ -249,8 +247,10 @@ bool slr_exports_register(struct slr_comm *c, uint64_t generation)
     if (h && h->count++ == 0) {
         h->generation = generation;
         h->refused = false;
-        h->displaced = false;
+        h->displaced = true;
     }
+    if (h && awaited)
+        h->displaced = false;
     slr_exports_release(c);
     return h != NULL;
 }

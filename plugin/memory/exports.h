@@ -39,7 +39,7 @@ struct slr_exported_use {
 
 #define SLR_EXPORTS_SEEN 48
 #define SLR_EXPORTS_HINTS 64
-#define SLR_EXPORTS_UNKNOWN 4
+#define SLR_EXPORTS_UNKNOWN 32
 #define SLR_EXPORTS_LOST 32
 #define SLR_EXPORTS_PAST 32
 
@@ -74,21 +74,26 @@ struct slr_exports {
         struct slr_exported_use use;
         bool refused; /* it can not be exported */
     } seen[SLR_EXPORTS_SEEN];
-    struct { /* buffers in no block */
+    struct slr_exported_unknown { /* buffers in no block, by their address; p 0: none */
         CUdeviceptr p;
         size_t bytes;
+        bool wanted; /* not looked at yet, since it was met */
+        uint64_t looked_ms;
     } unknown[SLR_EXPORTS_UNKNOWN];
     struct slr_exported_past { /* the latest blocks of each peer that were mapped; generation 0: none */
         uint64_t generation, base, size; /* base: in the peer */
     } past[SLR_MAX_RANKS][SLR_EXPORTS_PAST];
     unsigned next_past[SLR_MAX_RANKS];
-    CUdeviceptr lost[SLR_EXPORTS_LOST]; /* where memory was unmapped that peers had; 0: none */
+    struct {
+        CUdeviceptr p; /* 0: none */
+        size_t bytes;
+    } lost[SLR_EXPORTS_LOST]; /* where memory was unmapped that peers had */
     unsigned next_lost;
     struct slr_exported_registered { /* blocks that are registered with this communicator */
         uint64_t generation;
         uint32_t count;
         bool refused;   /* it can not be exported */
-        bool displaced; /* by one that gathers use: it is exported when they use this one */
+        bool displaced; /* by one that gathers use, or never offered: it is exported when they use it */
     } registered[SLR_EXPORTS];
     /* Where a block was found last, by its generation: a gather looks for the same few for each peer. */
     uint8_t own_at[SLR_EXPORTS_HINTS], mapped_at[SLR_MAX_RANKS][SLR_EXPORTS_HINTS];
@@ -132,10 +137,11 @@ bool slr_exported_virtual(struct slr_comm *c, int peer, uint64_t *generation, st
 /* A gather's buffer that is in no block: house-keeping looks whether it can be entered (cache/blocks.h). */
 void slr_exports_unknown(struct slr_comm *c, CUdeviceptr p, size_t bytes);
 
-/* Registered blocks are exported as soon as possible, and displaced only when they are not used and others are. Counted:
- * a block may be registered several times. False: there are too many. Unregister: after the last time the export is revoked (`revoke`), or stays as any
+/* Registered blocks are exported as soon as possible if they are `awaited`, else when a gather uses them; and displaced
+ * only when they are not used and others are. Counted: a block may be registered several times. False: there are too
+ * many. Unregister: after the last time the export is revoked (`revoke`), or stays as any
  * other. */
-bool slr_exports_register(struct slr_comm *c, uint64_t generation);
+bool slr_exports_register(struct slr_comm *c, uint64_t generation, bool awaited);
 void slr_exports_unregister(struct slr_comm *c, uint64_t generation, bool revoke);
 
 /* All peers that will ever map the registered block have done so. */

@@ -62,8 +62,11 @@ static void revoke_ended(struct slr_comm *c, int i)
         return;
     const struct slr_exported *e = slr_exports_get(c, c->rank, i);
     slr_exports_hold(c);
-    if (ended && e->export.kind == SLR_EXPORT_DESCRIPTORS && atomic_load(&e->state) == SLR_EXPORTED_OPEN)
-        c->exports->lost[c->exports->next_lost++ % SLR_EXPORTS_LOST] = e->export.base;
+    if (ended && e->export.kind == SLR_EXPORT_DESCRIPTORS && atomic_load(&e->state) == SLR_EXPORTED_OPEN) {
+        const unsigned at = c->exports->next_lost++ % SLR_EXPORTS_LOST;
+        c->exports->lost[at].p = e->export.base;
+        c->exports->lost[at].bytes = e->export.size;
+    }
     if (c->exports->own[i].generation == generation && (ended || !slr_exports_registered(c, generation)))
         slr_exports_revoke(c, i);
     slr_exports_release(c);
@@ -231,20 +234,15 @@ static void enter_external(struct slr_comm *c)
     for (int i = 0; i < SLR_EXPORTS_UNKNOWN; i++) {
         struct slr_place place;
         slr_exports_hold(c);
+        const bool wanted = exports->unknown[i].wanted;
         CUdeviceptr p = exports->unknown[i].p;
         size_t bytes = exports->unknown[i].bytes;
-        exports->unknown[i].p = 0;
+        exports->unknown[i].wanted = false;
+        exports->unknown[i].looked_ms = slr_now_ms();
         slr_exports_release(c);
-        if (p && slr_get(SLR_S_ALLOC) && slr_external_enter(p, bytes, &place))
+        if (wanted && slr_get(SLR_S_ALLOC) && slr_external_enter(p, bytes, &place))
             slr_exports_suggest(c, place.generation);
     }
-}
-
-static bool anything_at(CUdeviceptr p)
-{
-    CUdeviceptr base;
-    size_t bytes;
-    return slr_real.cuMemGetAddressRange && slr_real.cuMemGetAddressRange(&base, &bytes, p) == CUDA_SUCCESS;
 }
 
 /* Programs that sleep unmap their memory and map other memory at the same addresses when they wake up, and fill it:
@@ -252,13 +250,12 @@ static bool anything_at(CUdeviceptr p)
 static void enter_again(struct slr_comm *c)
 {
     for (int i = 0; i < SLR_EXPORTS_LOST && slr_get(SLR_S_ALLOC); i++) {
-        const CUdeviceptr p = c->exports->lost[i]; /* this thread's alone */
+        const CUdeviceptr p = c->exports->lost[i].p; /* this thread's alone */
         struct slr_place place = p ? slr_block_find(p) : (struct slr_place){0};
-        if (!p || (!place.generation && !anything_at(p)))
+        if (!p || (!place.generation && !slr_external_enter_again(p, c->exports->lost[i].bytes, &place)))
             continue;
-        if (place.generation || slr_external_enter(p, 1, &place))
-            slr_exports_suggest(c, place.generation);
-        c->exports->lost[i] = 0;
+        slr_exports_suggest(c, place.generation);
+        c->exports->lost[i].p = 0;
     }
 }
 

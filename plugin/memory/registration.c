@@ -62,9 +62,9 @@ static struct slr_comm *find(ncclComm_t comm)
 
 /* ---- the beginning ---- */
 
-static bool offer(struct slr_comm *c, uint64_t generation)
+static bool offer(struct slr_comm *c, uint64_t generation, bool awaited)
 {
-    if (slr_exports_register(c, generation))
+    if (slr_exports_register(c, generation, awaited))
         return true;
     slr_external_release(generation);
     slr_not_shared("more blocks are registered with one communicator than a rank can offer");
@@ -72,24 +72,24 @@ static bool offer(struct slr_comm *c, uint64_t generation)
 }
 
 /* Memory that is no block yet becomes an external one, kept as long as it is registered. */
-static bool enter(struct slr_comm *c, const void *buffer, size_t bytes, struct slr_place *place)
+static bool enter(struct slr_comm *c, const void *buffer, size_t bytes, bool awaited, struct slr_place *place)
 {
     if (slr_shared_enter(&c->shared) != SLR_OK)
         return false;
     bool known = slr_external_hold((CUdeviceptr)(uintptr_t)buffer, bytes, place);
     slr_shared_leave();
-    return known && offer(c, place->generation);
+    return known && offer(c, place->generation, awaited);
 }
 
 /* The block's generation; 0: the buffer is not used where it lies because of this registration. The
  * structure may be gone as soon as it is on the list: ncclCommAbort on another thread ends it. */
-static uint64_t begin(struct slr_comm *c, const void *buffer, size_t bytes, const void *handle)
+static uint64_t begin(struct slr_comm *c, const void *buffer, size_t bytes, const void *handle, bool awaited)
 {
     struct slr_place place;
     struct registration *reg = c && buffer && bytes && handle ? malloc(sizeof *reg) : NULL;
     if (!reg)
         return 0;
-    if (!enter(c, buffer, bytes, &place)) {
+    if (!enter(c, buffer, bytes, awaited, &place)) {
         free(reg);
         return 0;
     }
@@ -126,13 +126,14 @@ static void await_peers(struct slr_comm *c, uint64_t generation, uint64_t end)
                 (unsigned long long)generation, "not all peers have mapped the buffer yet; until then it is staged");
 }
 
-/* As NCCL's own it is a call of this rank alone, which frameworks make for each segment and communicator: the peers map
- * the buffer behind its back, unless somebody has said how long it is to wait. */
+/* As NCCL's own it is a call of this rank alone, which frameworks make for each segment and communicator. So the peers
+ * map the buffer when a gather has used it, unless somebody has said how long this is to wait. */
 static void registered(ncclComm_t comm, const void *buffer, size_t bytes, const void *handle)
 {
     struct slr_comm *c = find(comm);
-    uint64_t generation = begin(c, buffer, bytes, handle);
-    if (generation && slr_settings()->given[SLR_S_REGISTER_TIMEOUT])
+    const bool awaited = slr_settings()->given[SLR_S_REGISTER_TIMEOUT];
+    uint64_t generation = begin(c, buffer, bytes, handle, awaited);
+    if (generation && awaited)
         await_peers(c, generation, slr_now_ms() + slr_get(SLR_S_REGISTER_TIMEOUT));
     slr_comm_put(c);
 }
@@ -181,7 +182,7 @@ static uint64_t hold_again(struct slr_comm *c, const struct registration *reg)
     const bool held =
         (whole || slr_external_enter(reg->p, reg->bytes, &place)) && slr_external_hold_again(place.generation);
     slr_shared_leave();
-    return held && offer(c, place.generation) ? place.generation : 0;
+    return held && offer(c, place.generation, true) ? place.generation : 0;
 }
 
 void slr_registered_follow(struct slr_comm *c)
@@ -201,7 +202,7 @@ void slr_registered_windows(struct slr_window *windows)
     for (struct slr_window *w = windows; w; w = w->next) {
         slr_memory_gives_range((CUdeviceptr)(uintptr_t)w->buffer, w->bytes);
         w->found = find(w->comm);
-        w->generation = begin(w->found, w->buffer, w->bytes, w->out ? *w->out : NULL);
+        w->generation = begin(w->found, w->buffer, w->bytes, w->out ? *w->out : NULL, true);
     }
     /* All are begun before the first is waited for, so that the peers map them side by side. */
     uint64_t end = slr_now_ms() + slr_get(SLR_S_REGISTER_TIMEOUT);

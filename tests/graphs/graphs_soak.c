@@ -354,7 +354,9 @@ static struct figures measure(struct soak *s, const char *when)
 static void compare(const struct soak *s, const struct figures *a, const struct figures *b)
 {
     const struct world *w = s->w;
-    const long more_handles = MORE_HANDLES + (s->kept ? 0 : BOUNCE_HANDLES);
+    /* The software GPU has two for each open block. */
+    const long more_open = b->open > a->open ? b->open - a->open : 0;
+    const long more_handles = MORE_HANDLES + (s->kept ? 0 : BOUNCE_HANDLES) + 2 * more_open;
     int devices;
     CUDA(cudaGetDeviceCount(&devices));
     const int sharing = (w->nranks + devices - 1) / devices; /* what is in use on the device is of all these */

@@ -71,7 +71,7 @@ run(register_pieces 120 ${counts} ${settings}
 run(register_pieces_remap 120 ${counts} ${settings} --want "zero_copy >= 8 && pushed >= 4 && imports >= 16" -- ${cases} 2 remap register pieces both 4)
 # Of the six rounds at each new place the first one is staged, and the first ones behind an unmapping.
 foreach(protocol pull put)
-  run(register_grows_${protocol} 120 ${counts} ${settings} --set SLIPRING_PROTOCOL=${protocol} --want "staged <= 40 && imports >= 12 && imports == import_closes"
+  run(register_grows_${protocol} 120 ${counts} ${settings} --set SLIPRING_PROTOCOL=${protocol} --want "staged <= 60 && imports >= 8 && imports == import_closes"
     -- ${cases} 2 grows not cuda both 6)
 endforeach()
 run(register_grows_three 120 ${counts} ${settings} --set SLIPRING_PROTOCOL=auto --want "imports == import_closes" -- ${cases} 3 grows not cuda both 6)
