@@ -32,7 +32,7 @@
 #else
 #define MORE_MAPPINGS 128
 #endif
-#define MORE_OPEN 4
+#define MORE_OPEN 24 /* more of the buffers find room among the exports */
 
 /* The gathers of a graph, or of a call outside. What they bring lies in one piece, shard by shard: */
 struct item {
