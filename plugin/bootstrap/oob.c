@@ -15,6 +15,7 @@
 #include "base/hash.h"
 #include "base/log.h"
 #include "base/wait.h"
+#include "plugin/bootstrap/bootstrap.h"
 #include "plugin/comm/comm.h"
 #include "plugin/comm/control.h"
 

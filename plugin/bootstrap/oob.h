@@ -16,7 +16,6 @@
 
 #include <stdbool.h>
 #include <stdint.h>
-#include "plugin/bootstrap/bootstrap.h"
 
 struct slr_comm;
 

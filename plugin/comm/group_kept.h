@@ -39,7 +39,7 @@ struct slr_group {
     size_t captured_count, captured_room;
     struct slr_group_use *uses; /* of all operations, each pair once */
     size_t use_count, use_room;
-    struct slr_init *inits;     /* communicators that NCCL makes at the end (lifecycle/lifecycle_impl.h) */
+    struct slr_init *inits;     /* communicators that NCCL makes at the end (lifecycle/init.h) */
     struct slr_window *windows; /* windows that it registers there (memory/registration.h) */
 };
 

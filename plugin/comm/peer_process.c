@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Process descriptors of the peers' processes. */
+/* Descriptors that stay open in a program that may close them; process descriptors of the peers' processes. */
 #include "plugin/comm/shared.h"
 
 #include <errno.h>
@@ -21,6 +21,27 @@ struct slr_peer_process {
     unsigned users; /* under the lock */
     struct slr_peer_process *next;
 };
+
+struct slr_kept slr_keep(int fd)
+{
+    struct stat st;
+    if (fd < 0 || fstat(fd, &st) != 0)
+        return (struct slr_kept){.fd = -1};
+    return (struct slr_kept){.fd = fd, .dev = st.st_dev, .ino = st.st_ino};
+}
+
+bool slr_kept_is_there(const struct slr_kept *k)
+{
+    struct stat st;
+    return k->fd >= 0 && fstat(k->fd, &st) == 0 && st.st_dev == k->dev && st.st_ino == k->ino;
+}
+
+void slr_kept_close(struct slr_kept *k)
+{
+    if (slr_kept_is_there(k))
+        close(k->fd);
+    k->fd = -1;
+}
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct slr_peer_process *processes;

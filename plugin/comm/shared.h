@@ -6,11 +6,11 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/types.h>
 #include "base/real.h"
 #include "base/status.h"
 #include "cache/staging.h"
 #include "kernels/flags.h"
-#include "plugin/util/process.h"
 
 struct slr_control;
 struct slr_peer_process;
@@ -22,6 +22,17 @@ struct slr_peer_process;
 struct slr_remote_place {
     uint64_t generation, offset;
 };
+
+/* A descriptor that stays open, and what it was when it was made: a program may close what it did not open, and have
+ * something of its own under the number then. */
+struct slr_kept {
+    int fd; /* -1: none */
+    dev_t dev;
+    ino_t ino;
+};
+struct slr_kept slr_keep(int fd); /* peer_process.c, these */
+bool slr_kept_is_there(const struct slr_kept *k);
+void slr_kept_close(struct slr_kept *k);
 
 struct slr_shared {
     struct slr_control *control; /* NULL: none mapped */

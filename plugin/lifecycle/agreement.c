@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The agreement: what each rank posts, compares and decides. */
 #include "plugin/comm/comm.h"
+#include "plugin/lifecycle/init.h"
 #include "plugin/lifecycle/lifecycle.h"
 
 #include <stdio.h>

@@ -34,7 +34,7 @@
 #include <unistd.h>
 #include "base/log.h"
 #include "base/settings.h"
-#include "plugin/util/process.h"
+#include "plugin/comm/shared.h"
 
 /* Programs count on the lowest free descriptors. */
 enum { LOWEST_FD = 100, LOOKED_AT = 8, NAME_MOST = 64 };

@@ -4,6 +4,7 @@
 #include <string.h>
 #include "base/settings.h"
 #include "plugin/comm/watch.h"
+#include "plugin/lifecycle/init.h"
 #include "plugin/lifecycle/lifecycle.h"
 #include "plugin/lifecycle/lifecycle_impl.h"
 #include "plugin/comm/group_kept.h"

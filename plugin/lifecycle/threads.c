@@ -20,6 +20,7 @@
 #include <unistd.h>
 #include "base/counters.h"
 #include "base/log.h"
+#include "base/wait.h"
 #include "cache/blocks.h"
 #include "cache/staging.h"
 #include "plugin/comm/comm.h"

@@ -20,6 +20,7 @@
 #include "base/log.h"
 #include "plugin/comm/comm.h"
 #include "plugin/comm/control.h"
+#include "plugin/lifecycle/init.h"
 #include "plugin/lifecycle/lifecycle.h"
 #include "plugin/tuner/tuner.h"
 

@@ -12,6 +12,7 @@
 #include "cache/captures.h"
 #include "cache/handles.h"
 #include "kernels/gemm.h"
+#include "kernels/timing.h"
 #include "plugin/comm/call.h"
 #include "plugin/comm/comm.h"
 #include "plugin/comm/lane.h"

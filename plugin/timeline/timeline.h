@@ -46,7 +46,7 @@
 #ifndef SLR_PLUGIN_TIMELINE_TIMELINE_H
 #define SLR_PLUGIN_TIMELINE_TIMELINE_H
 
-#include "kernels/timing.h"
+#include "base/real.h"
 #include "plugin/abi/nccl_common.h"
 
 struct slr_call;
@@ -54,6 +54,7 @@ struct slr_comm;
 struct slr_lane;
 struct slr_plan;
 struct slr_route;
+struct slr_timing;
 struct slr_watcher;
 
 #define SLR_TIMELINE_RECORDS 256

@@ -4,11 +4,10 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <link.h>
+#include <stdatomic.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 #include "base/counters.h"
 #include "base/hash.h"
 #include "base/log.h"
@@ -18,27 +17,6 @@
 bool slr_process_off(void)
 {
     return !slr_get(SLR_S_ENABLE);
-}
-
-struct slr_kept slr_keep(int fd)
-{
-    struct stat st;
-    if (fd < 0 || fstat(fd, &st) != 0)
-        return (struct slr_kept){.fd = -1};
-    return (struct slr_kept){.fd = fd, .dev = st.st_dev, .ino = st.st_ino};
-}
-
-bool slr_kept_is_there(const struct slr_kept *k)
-{
-    struct stat st;
-    return k->fd >= 0 && fstat(k->fd, &st) == 0 && st.st_dev == k->dev && st.st_ino == k->ino;
-}
-
-void slr_kept_close(struct slr_kept *k)
-{
-    if (slr_kept_is_there(k))
-        close(k->fd);
-    k->fd = -1;
 }
 
 /* Names of the loaded objects in the order of their loading. dlopen is not for use inside dl_iterate_phdr. */
@@ -110,15 +88,25 @@ static const void *search(const struct names *list, const char *symbol, const vo
     return own;
 }
 
-void slr_first_look(struct slr_first *first, const char *symbol, const void *own)
+static const void *look(const char *symbol, const void *own)
 {
     struct names list = {0};
-    if (!slr_once_begin(&first->once))
-        return;
     dl_iterate_phdr(collect, &list);
-    first->found = search(&list, symbol, own);
+    const void *found = search(&list, symbol, own);
     release(&list);
-    slr_once_end(&first->once);
+    return found;
+}
+
+const void *slr_first_instance(struct slr_first *first, const char *symbol, const void *own)
+{
+    static const char lacks_it[1];
+    const void *found = atomic_load_explicit(&first->found, memory_order_acquire);
+    if (!found) {
+        found = look(symbol, own);
+        found = found ? found : lacks_it;
+        atomic_store_explicit(&first->found, found, memory_order_release);
+    }
+    return found == lacks_it ? NULL : found;
 }
 
 /* ---- the regions that a thread has open ---- */

@@ -4,8 +4,6 @@
 #define SLR_PLUGIN_UTIL_PROCESS_H
 
 #include <stdbool.h>
-#include <sys/types.h>
-#include "base/wait.h"
 
 /* True when every call goes to the vendor untouched: SLIPRING_ENABLE=off, or a child after fork, which
  * is as that (CUDA does not survive it either). */
@@ -24,27 +22,9 @@ bool slr_process_off(void);
  * when that is this one. NULL: the first one is of another version, and does not have the symbol;
  * this instance then does nothing (said once, by its log). Looked for once: the order of loading does not change. */
 struct slr_first {
-    struct slr_once once;
-    const void *found;
+    _Atomic(const void *) found; /* NULL: not looked for yet; two threads that look find the same */
 };
-void slr_first_look(struct slr_first *first, const char *symbol, const void *own);
-static inline const void *slr_first_instance(struct slr_first *first, const char *symbol, const void *own)
-{
-    if (!slr_once_done(&first->once))
-        slr_first_look(first, symbol, own);
-    return first->found;
-}
-
-/* A descriptor that stays open, and what it was when it was made: a program may close what it did not open, and have
- * something of its own under the number then. */
-struct slr_kept {
-    int fd; /* -1: none */
-    dev_t dev;
-    ino_t ino;
-};
-struct slr_kept slr_keep(int fd);
-bool slr_kept_is_there(const struct slr_kept *k);
-void slr_kept_close(struct slr_kept *k);
+const void *slr_first_instance(struct slr_first *first, const char *symbol, const void *own);
 
 /* Regions of a thread in which the program asked for less: slipring.h, whose functions are process.c's. */
 

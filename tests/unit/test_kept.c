@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Descriptors that the process keeps (plugin/util/process.h), in a program that closes what it did not open. */
+/* Descriptors that the process keeps (plugin/comm/shared.h), in a program that closes what it did not open. */
 #include <criterion/criterion.h>
 #include <fcntl.h>
 #include <unistd.h>
-#include "plugin/util/process.h"
+#include "plugin/comm/shared.h"
 
 static int opened(const char *path)
 {

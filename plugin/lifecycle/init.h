@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The agreement of a new communicator (design rule R2): the ring, for all ranks, or NCCL, for all
+ * ranks. docs/protocol.md, 1, has the states, the word that decides, and each bad case.
+ *
+ *   begin     before the real call: take part in the bootstrap (bootstrap.h)
+ *   finish    after it, for every communicator that this thread has just made, in step: bootstrap,
+ *             post, judge, commit
+ *
+ * Nothing of this takes device memory: that comes with the first gather (connect.h). One thread may run
+ * several ranks (ncclCommInitAll, groups): each step is taken for all of them before the next begins. */
+#ifndef SLR_PLUGIN_LIFECYCLE_INIT_H
+#define SLR_PLUGIN_LIFECYCLE_INIT_H
+
+#include "base/real.h"
+#include "base/reason.h"
+#include "plugin/bootstrap/bootstrap.h"
+#include "plugin/comm/key.h"
+#include "plugin/profiler/profile.h"
+
+struct slr_comm;
+struct slr_tuner;
+
+/* A communicator that is being made: from before the real call to the end of its agreement. */
+struct slr_init {
+    bool begun; /* the bootstrap has begun; false: the communicator passes with `pass` */
+    enum slr_reason pass;
+    struct slr_key key;
+    struct slr_bootstrap bootstrap;
+    ncclComm_t *out; /* where the real call puts the handle */
+    struct slr_comm *comm;
+    uint32_t word;           /* this rank's view of the decision */
+    bool expects;            /* a tuner may be made for it now (tuner_match.c) */
+    struct slr_tuner *tuner; /* a reference, or NULL */
+    struct slr_profile_init profile;
+    struct slr_init *next; /* of the same thread and group */
+};
+
+void slr_init_begin(struct slr_init *init, const struct slr_key *key, ncclComm_t *out);
+
+/* The real call failed or the communicator does not exist: peers see this rank leave. Also after
+ * the end. */
+void slr_init_cancel(struct slr_init *init);
+
+/* All inits of the list have their real communicator; agrees and registers each. Blocks at most
+ * SLIPRING_AGREE_TIMEOUT. */
+void slr_inits_finish(struct slr_init *list);
+
+#endif
