@@ -9,6 +9,8 @@
 void sg_sleep_until(int64_t t)
 {
     struct timespec ts = {t / 1000000000, t % 1000000000};
+    if (t <= sg_now()) /* a timer that has run out already costs an interrupt */
+        return;
     while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &ts, NULL) == EINTR)
         ;
 }
