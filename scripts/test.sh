@@ -44,37 +44,24 @@ build() {
     configure "$dir" "$@" && ninja -C "$dir" -j "$jobs" --quiet
 }
 
-# leave_out_tests SANITIZER PATTERN...: tells ctest, by the file that it reads from the present build folder, which tests
-# not to run: those whose whole name matches a pattern, and under ThreadSanitizer those whose program is a Criterion one.
-# Criterion 2.4 places its shared arena at addresses that ThreadSanitizer keeps for itself, so none of these can start
-# under it; what they test of threads is covered there by the whole programs. By name, as ctest -E leaves out nothing, and
-# says nothing, when its expression has more than nine groups. A pattern that matches no test is an error: what it left out
-# has another name now.
+# leave_out_tests PATTERN...: tells ctest, by the file that it reads from the present build folder, not to run the tests whose
+# whole name matches a pattern. By name, as ctest -E leaves out nothing, and says nothing, when its expression has more than
+# nine groups. A pattern that matches no test is an error: what it left out has another name now.
 leave_out_tests() {
     rm -f CTestCustom.cmake
     ctest --show-only=json-v1 | python3 -c '
-import json, re, subprocess, sys
+import json, re, sys
 
-def is_criterion(program):
-    return "libcriterion" in subprocess.run(["readelf", "-d", program], capture_output=True, text=True).stdout
-
-sanitizer, patterns = sys.argv[1], sys.argv[2:]
-tests = json.load(sys.stdin)["tests"]
-matched = {pattern: {test["name"] for test in tests if re.fullmatch(pattern, test["name"])} for pattern in patterns}
-stale = [pattern for pattern in patterns if not matched[pattern]]
+names = {test["name"] for test in json.load(sys.stdin)["tests"]}
+matched = {pattern: {name for name in names if re.fullmatch(pattern, name)} for pattern in sys.argv[1:]}
+stale = [pattern for pattern in matched if not matched[pattern]]
 if stale:
     sys.exit("test.sh: matches no test: " + " ".join(stale))
-asked = set().union(*matched.values())
-criterion = set()
-if sanitizer == "thread":
-    built = [test for test in tests if test.get("command")]
-    programs = {program for program in {test["command"][0] for test in built} if is_criterion(program)}
-    criterion = {test["name"] for test in built if test["command"][0] in programs} - asked
-for names, why in (asked, "asked"), (criterion, "Criterion can not run under ThreadSanitizer"):
-    if names:
-        print(f"test.sh: {len(names)} of {len(tests)} tests left out here, as {why}")
+out = set().union(*matched.values())
+if out:
+    print(f"test.sh: {len(out)} of {len(names)} tests left out here")
 with open("CTestCustom.cmake", "w") as custom:
-    custom.write("set(CTEST_CUSTOM_TESTS_IGNORE " + " ".join(f"\"{name}\"" for name in sorted(asked | criterion)) + ")\n")
+    custom.write("set(CTEST_CUSTOM_TESTS_IGNORE " + " ".join(f"\"{name}\"" for name in sorted(out)) + ")\n")
 ' "$@"
 }
 
@@ -89,6 +76,8 @@ build_tests() {
     address) options+=("-DSLIPRING_SANITIZE=address,undefined") ;;
     thread) options+=(-DSLIPRING_SANITIZE=thread) ;;
     esac
+    # The software GPU's own tests are left out under the sanitizers of --all.
+    [ -z "$2" ] || options+=("-DSLIPRING_SOFTGPU_TESTS=$([ $all = 1 ] && echo OFF || echo ON)")
     say "$name: $1${2:+, $2 sanitizer}"
     rm -f "$SLR_ROOT/$name"/{built,passed}
     build "$name" "${options[@]}" && touch "$SLR_ROOT/$name/built"
@@ -102,7 +91,7 @@ run_tests() {
     summary="$name does not build"
     [ -e "$SLR_ROOT/$name/built" ] || return 1
     [ -z "$label" ] || args=(-L "$label")
-    (cd "$SLR_ROOT/$name" && leave_out_tests "$2" "${leave_out[@]}") || { summary="$name: no selection" && return 1; }
+    (cd "$SLR_ROOT/$name" && leave_out_tests "${leave_out[@]}") || { summary="$name: no selection" && return 1; }
     # A selection that selects nothing has tested nothing.
     # Some tests stop processes and wait for times: what a machine that is busy with something else turns is tried once more,
     # and said.
@@ -115,8 +104,16 @@ run_tests() {
     return $rc
 }
 
-# passed_in_both: the names of tests that have passed under both sanitizers, as patterns.
-passed_in_both() { comm -12 "$SLR_ROOT/build-address/passed" "$SLR_ROOT/build-thread/passed" | sed 's/[.+]/\\&/g'; }
+# passed_before: the names of tests that have passed under both sanitizers, or under the one that has something to say of
+# them, as patterns.
+passed_before() {
+    local alone
+    alone=$(IFS='|' && printf '%s' "${one_thread[*]}")
+    {
+        comm -12 "$SLR_ROOT/build-address/passed" "$SLR_ROOT/build-thread/passed"
+        grep -xE "$alone" "$SLR_ROOT/build-address/passed"
+    } | sort -u | sed 's/[.+]/\\&/g'
+}
 
 build_and_run_tests() {
     build_tests "$1" "$2"
@@ -212,20 +209,23 @@ fi
 python=$(python3 -c 'import sys; print(sys.executable)')
 [ "$(command -v python3)" -ef "$python" ] || PATH=$(dirname "$python"):$PATH
 
-results=() failed="" summary="" failing="" details="" leave_out=() # regular expressions of whole names of tests
+results=() failed="" summary="" failing="" details="" leave_out=() one_thread=() # regular expressions of whole names of tests
 if [ $all = 1 ]; then
     step "format" check_format
     step "build, ASan and UBSan" build_tests gcc address
     beside build_others
     # For the sanitizers less is enough: one victim while data is in flight, fused GEMMs with two ranks, no benchmark that
-    # takes long; and neither the stand-ins themselves, nor programs without slipring.
+    # takes long; and neither the stand-ins themselves (build_tests), nor programs without slipring.
     few=('fault_flight_.*_[12](_.*)?' 'e2e_fuse_.*_[348]' 'e2e_aside_.*_4' 'zero_fault_.*_put')
     few+=('e2e_trials_(two_comms|event|duel_ranks|tuned)')
     # Where owners write is the correction of where readers read, and in every test with unlike ranks.
     few+=('zero_(turnover|turnover_pressure|alloc_off_one|grow|settle|many_comms|late_.*|free_in_flight|vanish|leak)_put(_.*)?')
     # Places are one thread's, and these are long; the driver's other answer for the same question.
     few+=('symmetry_(bounded|more)' register_books_cuMemExportToShareableHandle 'memory_(random-sizes|churn|ipc)_off')
-    few+=('softgpu_.*' 'bench_.*' '(form|memory|e2e_gather|e2e_fuse|e2e_workspace|scatter_nccl|race_free)_(.*_)?plain(_.*)?')
+    few+=('bench_.*' '(form|memory|e2e_gather|e2e_fuse|e2e_workspace|scatter_nccl|race_free)_(.*_)?plain(_.*)?')
+    # Programs and parts that have one thread: AddressSanitizer's alone. (What reports are made of, other tests run as well.)
+    one_thread=('(report|docs)_.*' tuner_broken)
+    one_thread+=('unit_(ring_order|reduce|reduce_check|reduce_source|gemm_parts|intervals|trials|tune_write)')
     # Nor scripts and documents, which have no compiled code of ours.
     few+=('structure.*' 'package_.*' 'docs_(architecture|prose|links|log)' 'ptx_.*' 'gpu\.frameworks_table.*' launcher spdx)
     # Large and long ones run once, in the plain tests: all cases of order, gathers beyond 4 GiB, all reduce-scatters with
@@ -246,7 +246,7 @@ if [ $all = 1 ]; then
     # the device's order.
     leave_out=("${few[@]}")
     # Tools and documents.
-    leave_out+=('.*plain.*' '(report|tools|docs)_.*' tuner_broken 'fuzz_short.*' commands)
+    leave_out+=('.*plain.*' 'tools_.*' 'fuzz_short.*' commands "${one_thread[@]}")
     # What waits for idle times, and the same with more ranks, modes or refused calls.
     leave_out+=('memory_idle.*' 'fault_refused_.*' 'register_fault_.*' 'zero_fault_.*' 'memory_churn_(all|different)_.*')
     leave_out+=('memory_sites.*')
@@ -254,8 +254,6 @@ if [ $all = 1 ]; then
     leave_out+=('e2e_trials_(3|4|lt|in_place|off|reproducible|strict|two_streams)' 'e2e_small_(many|obeyed|tried)')
     leave_out+=(e2e_kept_changed scatter_strict scatter_slow 'scatter_queue_.*' zero_shards_event 'fault_hung_.*_1(_.*)?')
     leave_out+=('scatter_verify_(wrong|look|reuse|unlike|loop|small|plain)_.*')
-    # What has one thread.
-    leave_out+=('unit_(ring_order|reduce|reduce_check|reduce_source|gemm_parts|intervals|trials|tune_write)')
     # The same with other settings.
     leave_out+=('scatter_graphs_(fused|one_lane|off|strict|untried)' 'scatter_tried_unlike_.*' 'scatter_(verify_)?mixed')
     leave_out+=('e2e_kept_(scatter|ranks|unwritable)' 'scatter_(look|unlike)_.*' 'e2e_gather_(4|8)' e2e_trials_2)
@@ -275,9 +273,10 @@ if [ $all = 1 ]; then
     # Forms of GEMMs: what threads could do wrong does not depend on them.
     leave_out+=('e2e_fuse_(narrow|refused|lt)_.*')
     step "tests, TSan" run_tests gcc thread -LE "slow|race"
-    # What has passed under both sanitizers is not run a third time: the optimised library is seen by all others, mostly the same
-    # programs with other numbers of ranks. Without --all it runs.
-    mapfile -t leave_out < <(passed_in_both)
+    # What has passed under both sanitizers is not run a third time, nor what has one thread and has passed under
+    # AddressSanitizer: the optimised library and tools are seen by all others, mostly the same programs with other numbers of
+    # ranks. Without --all it runs.
+    mapfile -t leave_out < <(passed_before)
     step "build" await_beside
     step "tests" run_tests gcc "" -j $((4 * jobs)) # they wait more: for processes that are killed, and modelled times
     printf '%s\n' "$details" "${results[@]}"

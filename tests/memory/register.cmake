@@ -163,5 +163,6 @@ set(may_wait ${counts} ${settings} --set SLIPRING_REGISTER_TIMEOUT=1s)
 run(register_mutant_no_writers_wait 120 MUTANT register_no_writers_wait ${may_wait} -- ${cases} 2 abort window cuda both)
 run(register_mutant_no_close_wait 120 MUTANT register_no_close_wait ${may_wait} --set SLIPRING_ALLOC=off
   --set SOFTGPU_FAIL=cuIpcCloseMemHandle:1+=sleep40 -- ${cases} 2 again register cuda both 10)
-run(register_mutant_close_at_once 120 MUTANT register_close_at_once ${may_wait} --set SLIPRING_ALLOC=off -- ${cases} 2 early register cuda both 8)
+run(register_mutant_close_at_once 120 MUTANT register_close_at_once ${may_wait} --set SLIPRING_ALLOC=off -- ${cases} 2 early register cuda both 8
+  ENV RANKS_SECONDS=20) # a rank waits for ever
 run(register_mutant_stale_mapping 120 MUTANT register_stale_mapping ${may_wait} -- ${cases} 2 remap register virtual both 4)

@@ -180,7 +180,7 @@ endforeach()
 
 # ---- mutants ----
 run(zero_mutant_no_reader_wait 300 MUTANT zero_no_reader_wait ${zero} ${pull} -- ${late} 2 overwrite-memset)
-run(zero_mutant_no_free_wait 300 MUTANT zero_no_free_wait ${zero} ${put} -- ${late} 2 read-old)
+run(zero_mutant_no_free_wait 300 MUTANT zero_no_free_wait ${zero} ${put} -- ${late} 2 read-old ENV SOFTGPU_HANG_SECONDS=5 SOFTGPU_HANG=abort)
 run(zero_mutant_reader_ignores 300 MUTANT zero_reader_ignores ${zero} ${pull} -- ${late} 2 next-gather)
 # A peer has to come late just when the block goes: one try in ten, now and then.
 run(zero_mutant_free_pinned 300 MUTANT zero_free_pinned ${zero} ${pull} --set SLIPRING_ALLOC_BYTES=0 -- ${blocks} 4 vanish 24 ENV MUTANT_TRIES=60)

@@ -9,6 +9,7 @@ foreach(what figures folded widths written scatters tried advice json page broke
   set_tests_properties(report_${what} PROPERTIES TIMEOUT 240 LABELS report ENVIRONMENT
     "SLIPRING_REPORT=$<TARGET_FILE:slipring-report>;SLIPRING_TRACE_TOOL=$<TARGET_FILE:slipring-trace>;LAUNCHER=${PROJECT_SOURCE_DIR}/LD_PRELOAD/slipring;SLIPRING_LIB=$<TARGET_FILE:slipring>;SOFTGPU_DIR=${SOFTGPU_DIR};AG_GEMM=$<TARGET_FILE:ag_gemm>;SCATTER=$<TARGET_FILE:scatter>;SITES=$<TARGET_FILE:symmetry_sites>;NAMED=$<TARGET_FILE:named>;COLLECTIVES=$<TARGET_FILE:collectives>")
 endforeach()
+set_tests_properties(report_broken PROPERTIES COST 30)
 
 # What a report begins with, of a job of two ranks that goes well or badly.
 program(job job.c LIBS ranks cudart cublas nccl)

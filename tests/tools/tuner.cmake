@@ -72,8 +72,8 @@ endforeach()
 
 if(TARGET slipring-tune)
   run(tuner_broken 120 ${here}/tuner_broken.sh $<TARGET_FILE:tuner_broken> $<TARGET_FILE:slipring-tune> $<TARGET_FILE:tuner_defaults> ${library}
-    LABELS tuner preload slow)
-  run(tuner_tune 120 ${here}/tune.sh ${PROJECT_SOURCE_DIR}/LD_PRELOAD/slipring ${CMAKE_BINARY_DIR} ${collectives} LABELS tuner preload slow)
+    LABELS tuner preload slow PROPERTIES COST 20)
+  run(tuner_tune 120 ${here}/tune.sh ${PROJECT_SOURCE_DIR}/LD_PRELOAD/slipring ${CMAKE_BINARY_DIR} ${collectives} LABELS tuner preload slow PROPERTIES COST 20)
   run(tuner_confirm 120 ${here}/confirm.sh ${PROJECT_SOURCE_DIR}/LD_PRELOAD/slipring ${CMAKE_BINARY_DIR} LABELS tuner preload)
  # under TSan
 endif()
