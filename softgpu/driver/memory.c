@@ -98,6 +98,7 @@ void sg_mem_retire_locked(struct sg_mem *m)
     size_t i = position(m->base);
 
     sg_race_memory_ends_locked(m);
+    sg_pool_memory_ends_locked(m);
     if (i < count && table[i] == m) {
         memmove(table + i, table + i + 1, (count - i - 1) * sizeof(*table));
         count--;
@@ -306,7 +307,7 @@ CUresult CUDAAPI cuMemFree_v2(CUdeviceptr dptr)
             sg_graph_mem_freed_locked(m);
         goto out;
     }
-    m->freeing = true;
+    sg_pool_memory_freed_locked(m);
     report_openers_locked(m);
     if (m->kind != SG_MEM_POOL)
         sg_ctx_sync_locked(m->ctx); /* a real driver waits for the device here, too */

@@ -108,6 +108,14 @@ static CUresult bad_access(const struct sg_op *op)
     return op->kind == SG_OP_KERNEL ? CUDA_ERROR_ILLEGAL_ADDRESS : CUDA_ERROR_INVALID_VALUE;
 }
 
+/* Peer access of contexts says nothing of a pool's memory, nor a pool's access of other memory. */
+static bool peer_allowed_locked(const struct sg_ctx *ctx, const struct sg_mem *m)
+{
+    if (m->kind == SG_MEM_POOL && m->pool)
+        return sg_pool_allows_locked(m, ctx->dev);
+    return (m->kind != SG_MEM_DEVICE && m->kind != SG_MEM_POOL) || (ctx->peers >> m->dev & 1);
+}
+
 static CUresult check_range_locked(struct sg_op *op, const struct sg_range *r, struct sg_mem *m, bool running)
 {
     const char *when = running ? " (found when it ran)" : "";
@@ -143,8 +151,7 @@ static CUresult check_range_locked(struct sg_op *op, const struct sg_range *r, s
                   op->ctx->dev, when, (int)m->owner, sg_mem_describe_locked(r->ptr, what, sizeof(what)));
         return bad_access(op);
     }
-    if ((m->kind == SG_MEM_DEVICE || m->kind == SG_MEM_POOL) && m->dev != op->ctx->dev && !(r->how & SG_RANGE_PEER) &&
-        !(op->ctx->peers >> m->dev & 1)) {
+    if (m->dev != op->ctx->dev && !(r->how & SG_RANGE_PEER) && !peer_allowed_locked(op->ctx, m)) {
         sg_misuse("%s on device %d%s: memory of device %d without peer access: %s", op->what, op->ctx->dev, when,
                   m->dev, sg_mem_describe_locked(r->ptr, what, sizeof(what)));
         return bad_access(op);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Stream-ordered allocation. A pool hands out memory of its device and keeps nothing back. */
+/* Stream-ordered allocation. A pool hands out memory of its device and keeps nothing back: memory is used from the call
+ * that allocates it to the call that frees it, and reserved until the stream has come to the free. */
 #include "sg.h"
 #include <stdlib.h>
 #include <string.h>
@@ -7,7 +8,9 @@
 struct pool {
     CUmemoryPool handle;
     CUdevice dev;
-    cuuint64_t threshold;
+    cuuint64_t threshold, used, used_high, reserved, reserved_high;
+    int reuse[CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES + 1];
+    uint64_t access; /* a bit for each other device */
 };
 
 static struct pool *pool_new_locked(CUdevice dev)
@@ -16,6 +19,8 @@ static struct pool *pool_new_locked(CUdevice dev)
     if (!p)
         abort();
     p->dev = dev;
+    for (int i = 0; i <= CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES; i++)
+        p->reuse[i] = 1;
     p->handle = sg_handle_new_locked(SG_POOL, p);
     return p;
 }
@@ -116,49 +121,164 @@ CUresult CUDAAPI cuMemPoolTrimTo(CUmemoryPool pool, size_t minBytesToKeep)
     return ok ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
+static CUresult set_locked(struct pool *p, CUmemPool_attribute attr, const void *value)
+{
+    switch (attr) {
+    case CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES:
+    case CU_MEMPOOL_ATTR_REUSE_ALLOW_OPPORTUNISTIC:
+    case CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES:
+        p->reuse[attr] = *(const int *)value;
+        return CUDA_SUCCESS;
+    case CU_MEMPOOL_ATTR_RELEASE_THRESHOLD:
+        p->threshold = *(const cuuint64_t *)value;
+        return CUDA_SUCCESS;
+    case CU_MEMPOOL_ATTR_USED_MEM_HIGH:
+        if (*(const cuuint64_t *)value)
+            return CUDA_ERROR_INVALID_VALUE;
+        p->used_high = p->used;
+        return CUDA_SUCCESS;
+    case CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH:
+        if (*(const cuuint64_t *)value)
+            return CUDA_ERROR_INVALID_VALUE;
+        p->reserved_high = p->reserved;
+        return CUDA_SUCCESS;
+    default:
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+}
+
 CUresult CUDAAPI cuMemPoolSetAttribute(CUmemoryPool pool, CUmemPool_attribute attr, void *value)
 {
-    CUresult rc = CUDA_SUCCESS;
-
     SG_ENTER(cuMemPoolSetAttribute);
     if (!value)
         return CUDA_ERROR_INVALID_VALUE;
     sg_acquire();
     struct pool *p = sg_handle_get_locked(SG_POOL, pool);
-    if (!p)
-        rc = CUDA_ERROR_INVALID_VALUE;
-    else if (attr == CU_MEMPOOL_ATTR_RELEASE_THRESHOLD)
-        p->threshold = *(cuuint64_t *)value;
+    CUresult rc = p ? set_locked(p, attr, value) : CUDA_ERROR_INVALID_VALUE;
     sg_release();
     return rc;
 }
 
+static CUresult read_locked(const struct pool *p, CUmemPool_attribute attr, void *value)
+{
+    switch (attr) {
+    case CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES:
+    case CU_MEMPOOL_ATTR_REUSE_ALLOW_OPPORTUNISTIC:
+    case CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES:
+        *(int *)value = p->reuse[attr];
+        return CUDA_SUCCESS;
+    case CU_MEMPOOL_ATTR_RELEASE_THRESHOLD:
+        *(cuuint64_t *)value = p->threshold;
+        return CUDA_SUCCESS;
+    case CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT:
+        *(cuuint64_t *)value = p->reserved;
+        return CUDA_SUCCESS;
+    case CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH:
+        *(cuuint64_t *)value = p->reserved_high;
+        return CUDA_SUCCESS;
+    case CU_MEMPOOL_ATTR_USED_MEM_CURRENT:
+        *(cuuint64_t *)value = p->used;
+        return CUDA_SUCCESS;
+    case CU_MEMPOOL_ATTR_USED_MEM_HIGH:
+        *(cuuint64_t *)value = p->used_high;
+        return CUDA_SUCCESS;
+    default:
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+}
+
 CUresult CUDAAPI cuMemPoolGetAttribute(CUmemoryPool pool, CUmemPool_attribute attr, void *value)
 {
-    CUresult rc = CUDA_SUCCESS;
-
     SG_ENTER(cuMemPoolGetAttribute);
     if (!value)
         return CUDA_ERROR_INVALID_VALUE;
     sg_acquire();
     struct pool *p = sg_handle_get_locked(SG_POOL, pool);
-    if (!p)
-        rc = CUDA_ERROR_INVALID_VALUE;
-    else if (attr <= CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES)
-        *(int *)value = 1;
-    else
-        *(cuuint64_t *)value = attr == CU_MEMPOOL_ATTR_RELEASE_THRESHOLD ? p->threshold : 0;
+    CUresult rc = p ? read_locked(p, attr, value) : CUDA_ERROR_INVALID_VALUE;
     sg_release();
     return rc;
 }
 
+static CUresult give_access_locked(struct pool *p, const CUmemAccessDesc *d)
+{
+    if (d->location.type != CU_MEM_LOCATION_TYPE_DEVICE || !sg_device(d->location.id))
+        return CUDA_ERROR_INVALID_DEVICE;
+    if (d->location.id == p->dev) /* always has it */
+        return d->flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+    if (d->flags == CU_MEM_ACCESS_FLAGS_PROT_NONE)
+        p->access &= ~((uint64_t)1 << d->location.id);
+    else if (d->flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE)
+        p->access |= (uint64_t)1 << d->location.id;
+    else
+        return CUDA_ERROR_INVALID_VALUE;
+    return CUDA_SUCCESS;
+}
+
 CUresult CUDAAPI cuMemPoolSetAccess(CUmemoryPool pool, const CUmemAccessDesc *map, size_t n)
 {
+    CUresult rc = CUDA_SUCCESS;
+
     SG_ENTER(cuMemPoolSetAccess);
     sg_acquire();
-    bool ok = sg_handle_get_locked(SG_POOL, pool) && (map || !n);
+    struct pool *p = sg_handle_get_locked(SG_POOL, pool);
+    if (!p || (!map && n))
+        rc = CUDA_ERROR_INVALID_VALUE;
+    for (size_t i = 0; i < n && !rc; i++)
+        rc = give_access_locked(p, &map[i]);
     sg_release();
-    return ok ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+    return rc;
+}
+
+bool sg_pool_allows_locked(const struct sg_mem *m, CUdevice dev)
+{
+    const struct pool *p = m->pool ? sg_handle_peek_locked(SG_POOL, m->pool) : NULL;
+    return p && (p->access >> dev & 1);
+}
+
+/* ---- books: of memory whose pool still is there ---- */
+
+static void grow(cuuint64_t *now, cuuint64_t *high, size_t bytes)
+{
+    *now += bytes;
+    if (*now > *high)
+        *high = *now;
+}
+
+static void count_alloc_locked(const struct sg_mem *m)
+{
+    struct pool *p = sg_handle_peek_locked(SG_POOL, m->pool);
+    grow(&p->used, &p->used_high, m->size);
+    grow(&p->reserved, &p->reserved_high, m->size);
+}
+
+static void count_free_locked(const struct sg_mem *m)
+{
+    struct pool *p = m->pool ? sg_handle_peek_locked(SG_POOL, m->pool) : NULL;
+    if (p)
+        p->used -= m->size;
+}
+
+void sg_pool_memory_freed_locked(struct sg_mem *m)
+{
+    if (!m->freeing)
+        count_free_locked(m);
+    m->freeing = true;
+}
+
+static void not_freed_locked(struct sg_mem *m)
+{
+    struct pool *p = m->pool ? sg_handle_peek_locked(SG_POOL, m->pool) : NULL;
+    m->freeing = false;
+    if (p)
+        p->used += m->size;
+}
+
+void sg_pool_memory_ends_locked(struct sg_mem *m)
+{
+    struct pool *p = m->pool ? sg_handle_peek_locked(SG_POOL, m->pool) : NULL;
+    sg_pool_memory_freed_locked(m);
+    if (p)
+        p->reserved -= m->size;
 }
 
 static CUresult alloc_async(CUdeviceptr *dptr, size_t bytes, CUmemoryPool pool, CUstream stream)
@@ -184,6 +304,7 @@ static CUresult alloc_async(CUdeviceptr *dptr, size_t bytes, CUmemoryPool pool, 
         rc = sg_mem_new_locked(&m, SG_MEM_POOL, s->ctx, bytes);
     if (!rc) {
         m->pool = pool;
+        count_alloc_locked(m);
         struct sg_op *op = sg_op_new(SG_OP_ORDER, "cuMemAllocAsync");
         op->u.memop = (struct sg_memop){.addr = m->base, .value = m->id};
         rc = sg_submit_locked(s, op);
@@ -218,11 +339,11 @@ static CUresult free_locked(struct sg_stream *s, CUdeviceptr dptr)
         return rc;
     struct sg_op *op = sg_op_new(SG_OP_FREE, "cuMemFreeAsync");
     struct sg_mem *m = op->u.mem = sg_mem_find_locked(dptr);
-    m->freeing = true;
+    sg_pool_memory_freed_locked(m);
     sg_mem_pin_locked(m); /* the object outlives its context until this runs */
     rc = sg_submit_locked(s, op);
     if (rc) {
-        m->freeing = false;
+        not_freed_locked(m);
         sg_mem_unpin_locked(m);
     }
     return rc;

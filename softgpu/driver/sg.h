@@ -242,6 +242,10 @@ void sg_mem_retire_locked(struct sg_mem *m);         /* out of the table; unmapp
 void sg_mem_drop_context_locked(struct sg_ctx *ctx); /* context destroyed: its allocations go too */
 void sg_mem_pin_locked(struct sg_mem *m);
 void sg_mem_unpin_locked(struct sg_mem *m);
+/* Of cuMemAllocAsync's memory (pool.c); of other memory nothing is counted, and nothing allowed. */
+bool sg_pool_allows_locked(const struct sg_mem *m, CUdevice dev);
+void sg_pool_memory_freed_locked(struct sg_mem *m); /* given to a free */
+void sg_pool_memory_ends_locked(struct sg_mem *m);
 const char *sg_mem_describe_locked(uintptr_t p, char *buf, size_t n);
 bool sg_mem_is_device(const struct sg_mem *m);
 CUresult sg_mem_alloc(CUdeviceptr *dptr, enum sg_mem_kind kind, size_t size);

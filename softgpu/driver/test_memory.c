@@ -181,6 +181,76 @@ Test(memory, pool_memory_is_freed_in_stream_order)
     expect_no_report();
 }
 
+static cuuint64_t bytes_of(CUmemoryPool pool, CUmemPool_attribute attribute)
+{
+    cuuint64_t bytes = 0;
+    OK(cuMemPoolGetAttribute(pool, attribute, &bytes));
+    return bytes;
+}
+
+Test(memory, the_books_of_a_pool)
+{
+    CUdeviceptr p, q, flag;
+    CUmemoryPool pool, other;
+    CUstream s;
+    cuuint64_t none = 0, some = 1;
+    watch_reports();
+    start(0);
+    uint32_t *w = flag_word(&flag);
+    CUmemPoolProps props = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
+                            .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 0}};
+    OK(cuStreamCreate(&s, CU_STREAM_NON_BLOCKING));
+    OK(cuDeviceGetDefaultMemPool(&pool, 0));
+    OK(cuMemPoolCreate(&other, &props));
+    OK(cuMemAllocAsync(&p, 4096, s));
+    OK(cuMemAllocFromPoolAsync(&q, 8192, other, s));
+    OK(cuStreamWaitValue32(s, flag, 1, CU_STREAM_WAIT_VALUE_EQ));
+    OK(cuMemFreeAsync(p, s));
+    cr_assert_eq(bytes_of(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT), 0, "from the call on");
+    cr_assert_eq(bytes_of(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT), 4096, "until the stream comes there");
+    cr_assert_eq(bytes_of(other, CU_MEMPOOL_ATTR_USED_MEM_CURRENT), 8192);
+    set_flag(w, 1);
+    OK(cuStreamSynchronize(s));
+    cr_assert_eq(bytes_of(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT), 0);
+    cr_assert_eq(bytes_of(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH), 4096);
+    OK(cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_USED_MEM_HIGH, &none));
+    cr_assert_eq(bytes_of(pool, CU_MEMPOOL_ATTR_USED_MEM_HIGH), 0);
+    RC(cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_USED_MEM_HIGH, &some), CUDA_ERROR_INVALID_VALUE);
+    RC(cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT, &none), CUDA_ERROR_INVALID_VALUE);
+    OK(cuMemPoolDestroy(other));
+    OK(cuMemsetD8Async(q, 1, 8192, s)); /* it outlives its pool */
+    OK(cuMemFree(q));
+    expect_no_report();
+}
+
+Test(memory, other_devices_reach_a_pool_by_its_own_access)
+{
+    CUcontext c0, c1;
+    CUdeviceptr p;
+    CUmemoryPool pool;
+    watch_reports();
+    c0 = start(0);
+    OK(cuDeviceGetDefaultMemPool(&pool, 0));
+    OK(cuMemAllocAsync(&p, 4096, NULL));
+    OK(cuCtxSynchronize());
+    OK(cuDevicePrimaryCtxRetain(&c1, 1));
+    OK(cuCtxPushCurrent(c1));
+    OK(cuCtxEnablePeerAccess(c0, 0));
+    RC(cuMemsetD8(p, 1, 64), CUDA_ERROR_INVALID_VALUE);
+    expect_report("without peer access");
+    CUmemAccessDesc to = {.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 1},
+                          .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+    OK(cuMemPoolSetAccess(pool, &to, 1));
+    OK(cuMemsetD8(p, 1, 64));
+    OK(cuCtxSynchronize());
+    to.flags = CU_MEM_ACCESS_FLAGS_PROT_NONE;
+    OK(cuMemPoolSetAccess(pool, &to, 1));
+    RC(cuMemsetD8(p, 1, 64), CUDA_ERROR_INVALID_VALUE);
+    expect_report("without peer access");
+    to.location.id = 0;
+    RC(cuMemPoolSetAccess(pool, &to, 1), CUDA_ERROR_INVALID_VALUE); /* its own device */
+}
+
 Test(memory, peer_copies_and_peer_access)
 {
     CUcontext c0, c1;
