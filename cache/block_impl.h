@@ -15,6 +15,8 @@
  *                    |                       |
  *                    |                       +--memory is short, over the budget, idle--> BUSY
  *                    |
+ *                    +--freed in a stream's order, a request on that stream fits--> USED
+ *                    |
  *                    +--given back to the driver--> the structure is freed */
 enum slr_block_state {
     SLR_BLOCK_USED, /* the application holds it */
@@ -50,6 +52,8 @@ struct slr_block {
         use_before;    /* its device's count of requests when it was last handed out; the time before; 0: never */
     uint64_t freed_ms; /* when it was freed, in milliseconds of the monotonic clock */
     CUevent freed;     /* while BUSY: behind its free in the order of a stream (slr_block_leave) */
+    CUstream freed_on; /* that stream, of the block's context; CU_STREAM_PER_THREAD: it can not be told */
+    uint32_t pool;     /* the program's, whose request it serves, or served last (pools.h); 0: none */
     struct slr_block *previous, *next; /* in its class's list; `next` also in a chain for the driver, or that leaves */
 };
 
@@ -172,6 +176,13 @@ void slr_block_to_used(struct slr_block *b);
 void slr_block_to_free(struct slr_block *b);
 void slr_block_to_busy(struct slr_block *b);
 
+/* Enters new memory, of base, size, device and context (and pool) of `made`, as a block that the
+ * application holds, for a request of `bytes`. Without host memory for that, it is the driver's.
+ * Takes the lock. */
+void slr_block_enter(const struct slr_block *made, size_t bytes);
+
+size_t slr_block_new_size(int device, size_t bytes); /* of the block that is made for a request */
+
 void slr_block_drop(struct slr_block *b); /* the end of a block that is BUSY and in no table */
 
 /* A SLR_BLOCK_REGISTERED block ends when no registration holds it and nobody has pinned it. */
@@ -184,8 +195,7 @@ uint64_t slr_block_new_generation(void); /* a number that no other block of the 
 void slr_block_note_use(struct slr_block *b, size_t bytes);
 bool slr_block_worth_keeping(const struct slr_block *b);
 
-/* ---- block_trim.c: blocks on their way back to the driver, and those that leave in the order of a
- * stream ---- */
+/* ---- block_trim.c: blocks on their way back to the driver ---- */
 
 /* Under the lock. Chains what goes now that the block was freed or unpinned: itself when only its
  * pins had kept it, else what is over the budget. The caller passes the chain on to
@@ -196,9 +206,35 @@ struct slr_block *slr_block_unwanted(struct slr_block *b);
  * bytes that it took. */
 size_t slr_block_give_back(struct slr_block *chain);
 
-/* A pinned block that the application has freed in the order of a stream, of the current context.
- * It is BUSY, so nobody is given it, until the stream has come there; then it is kept.
- * CUDA_SUCCESS, or it is none of those. Without the lock. */
+/* ---- block_leave.c: blocks that leave in the order of a stream ---- */
+
+/* A block that the application has freed in the order of a stream, of the current context. It is
+ * BUSY until the stream has come there; then it is kept. CUDA_SUCCESS, or it is none of those.
+ * Without the lock. */
 CUresult slr_block_leave(struct slr_block *b, CUstream stream);
+
+/* Keeps those whose streams have come to their free. Without the lock. */
+void slr_block_keep_left(void);
+
+/* Under the lock. One that was freed on this stream of the device's primary context, for a request
+ * on the same: the caller's, BUSY. NULL: none fits. */
+struct slr_block *slr_block_take_left(int device, size_t bytes, CUstream stream);
+
+unsigned slr_block_leaving(int device, size_t bytes); /* under the lock: how many leave that fit a request */
+
+/* The end of what the caller has taken so: of its event. Without the lock. */
+void slr_block_taken(struct slr_block *b);
+
+/* Memory is short: waits a while for the streams of those of a device, -1: of all. Whether there
+ * were any. Without the lock. */
+bool slr_block_await_left(int device);
+
+/* ---- pools.c ---- */
+
+/* Under the lock. The block begins (or ends) to serve a request of its pool. */
+void slr_pool_count(const struct slr_block *b, bool serves);
+
+/* Under the lock. The device's primary context is gone; -1: all are. */
+void slr_pools_forget(int device);
 
 #endif

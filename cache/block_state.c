@@ -130,6 +130,7 @@ void slr_block_to_used(struct slr_block *b)
 {
     b->state = SLR_BLOCK_USED;
     slr_block_totals.used_bytes += b->size;
+    slr_pool_count(b, true);
     count_peak();
 }
 
@@ -146,6 +147,7 @@ void slr_block_to_busy(struct slr_block *b)
 {
     if (b->state == SLR_BLOCK_USED) {
         slr_block_totals.used_bytes -= b->size;
+        slr_pool_count(b, false);
     } else if (b->state == SLR_BLOCK_FREE) {
         slr_free_list_remove(&slr_block_devices[b->device].free, b);
         slr_block_totals.kept_bytes -= b->size;
@@ -194,7 +196,8 @@ void slr_block_note_use(struct slr_block *b, size_t bytes)
 bool slr_block_worth_keeping(const struct slr_block *b)
 {
     uint64_t mode = slr_get(SLR_S_ALLOC);
-    bool wanted = !slr_reach_past() && (mode == SLR_ALLOC_ALL || (mode == SLR_ALLOC_COLLECTIVE && b->collective));
+    bool wanted = !slr_reach_past() &&
+                  (mode == SLR_ALLOC_ALL || (mode == SLR_ALLOC_COLLECTIVE && (b->collective || b->pool)));
     return b->pins > 0 || (b->kind == SLR_BLOCK_CACHED && wanted && b->size <= slr_block_devices[b->device].budget);
 }
 
@@ -215,8 +218,9 @@ void slr_block_log_stats(void)
     if (s.hits + s.misses == 0)
         return;
     slr_log(SLR_LOG_INFO, "blocks",
-            "hits=%llu misses=%llu evictions=%llu trims=%llu idle=%llu used_bytes=%llu kept_bytes=%llu peak_bytes=%llu",
+            "hits=%llu misses=%llu evictions=%llu trims=%llu idle=%llu used_bytes=%llu kept_bytes=%llu peak_bytes=%llu "
+            "async=%llu",
             (unsigned long long)s.hits, (unsigned long long)s.misses, (unsigned long long)s.evictions,
             (unsigned long long)s.trims, (unsigned long long)s.idle, (unsigned long long)s.used_bytes,
-            (unsigned long long)s.kept_bytes, (unsigned long long)s.peak_bytes);
+            (unsigned long long)s.kept_bytes, (unsigned long long)s.peak_bytes, (unsigned long long)s.async);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Blocks that nobody holds any more: kept when their stream has come to the free, or given back. */
+/* Blocks that nobody holds any more, on their way back to the driver. */
 #include <stdatomic.h>
 #include <time.h>
 #include "base/real.h"
@@ -8,91 +8,6 @@
 #include "base/wait.h"
 #include "cache/block_impl.h"
 #include "cache/captures.h"
-
-/* ---- in the order of a stream ---- */
-
-/* A host function on the stream would need no list, but it waits for the program's host functions,
- * and they may wait for the stream. */
-static struct slr_block *_Atomic leaving; /* written under the lock */
-
-static void list_leaving(struct slr_block *b)
-{
-    slr_block_lock();
-    b->next = atomic_load(&leaving);
-    atomic_store(&leaving, b);
-    slr_block_unlock();
-}
-
-static struct slr_block *take_leaving(void)
-{
-    if (!atomic_load(&leaving))
-        return NULL;
-    slr_block_lock();
-    struct slr_block *chain = atomic_exchange(&leaving, NULL);
-    slr_block_unlock();
-    return chain;
-}
-
-static bool is_gone(const struct slr_block *b)
-{
-    slr_block_lock();
-    bool gone = b->gone;
-    slr_block_unlock();
-    return gone;
-}
-
-/* Whether the stream has come to the free. What is gone went with its context, and so did the
- * event. */
-static bool has_left(const struct slr_block *b)
-{
-    CUcontext old;
-    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
-    if (is_gone(b) || slr_real.cuCtxPushCurrent(b->ctx) != CUDA_SUCCESS)
-        return true;
-    slr_swap_capture_mode(&mode);
-    CUresult r = slr_real.cuEventQuery(b->freed);
-    if (r != CUDA_ERROR_NOT_READY)
-        slr_real.cuEventDestroy(b->freed);
-    slr_swap_capture_mode(&mode);
-    slr_real.cuCtxPopCurrent(&old);
-    return r != CUDA_ERROR_NOT_READY;
-}
-
-static void keep_one(struct slr_block *b)
-{
-    slr_block_lock();
-    if (b->gone)
-        slr_block_drop(b);
-    else
-        slr_block_to_free(b);
-    slr_block_unlock();
-}
-
-/* Keeps those whose streams have come to their free. What is not worth keeping goes as what is idle does. */
-static void keep_left(void)
-{
-    struct slr_block *chain = take_leaving();
-    while (chain) {
-        struct slr_block *b = chain;
-        chain = b->next;
-        b->next = NULL;
-        (has_left(b) ? keep_one : list_leaving)(b);
-    }
-}
-
-CUresult slr_block_leave(struct slr_block *b, CUstream stream)
-{
-    CUresult r =
-        slr_real.cuEventQuery ? slr_real.cuEventCreate(&b->freed, CU_EVENT_DISABLE_TIMING) : CUDA_ERROR_NOT_SUPPORTED;
-    if (r != CUDA_SUCCESS)
-        return r;
-    r = slr_real.cuEventRecord(b->freed, stream);
-    if (r == CUDA_SUCCESS)
-        list_leaving(b);
-    else
-        slr_real.cuEventDestroy(b->freed);
-    return r;
-}
 
 /* ---- to the driver ---- */
 
@@ -285,7 +200,7 @@ void slr_block_return_idle(void)
     uint64_t since, now = slr_now_ms(), last = atomic_load(&looked);
     if (!slr_block_ours() || slr_block_capturing())
         return;
-    keep_left();
+    slr_block_keep_left();
     /* One thread looks at a time, and nobody waits for it. */
     if (!idle_since(&since) || now - last < IDLE_LOOK_MS || !atomic_compare_exchange_strong(&looked, &last, now))
         return;
@@ -324,6 +239,12 @@ static size_t trim(int first, int last, size_t bytes)
     return sum;
 }
 
+/* The driver's memory, too, would be there again when a stream has come to its free. */
+static size_t trim_left(int device, int first, int last, size_t bytes)
+{
+    return slr_block_await_left(device) ? trim(first, last, bytes) : 0;
+}
+
 size_t slr_block_trim(int device, size_t bytes)
 {
     CUcontext ctx;
@@ -332,9 +253,11 @@ size_t slr_block_trim(int device, size_t bytes)
     slr_block_own(); /* who has no blocks yet may have staging, which `unpin` gives back */
     if (device < 0)
         device = slr_block_device_current(&ctx);
-    keep_left();
+    slr_block_keep_left();
     int first = device < 0 ? 0 : device, last = device < 0 ? SLR_BLOCK_DEVICES - 1 : device;
     size_t sum = trim(first, last, bytes);
+    if (sum < bytes)
+        sum += trim_left(device, first, last, bytes - sum);
     /* What is left is pinned, most likely because peers have it mapped. */
     slr_block_unpin_fn unpin = atomic_load(&ask_to_unpin);
     if (sum >= bytes || !unpin || !unpin())

@@ -19,6 +19,14 @@ static CUresult driver_alloc(CUdeviceptr *out, size_t bytes, int device)
     return r;
 }
 
+size_t slr_block_new_size(int device, size_t bytes)
+{
+    /* A class whose blocks are too small gets one that holds all of its sizes. */
+    bool whole =
+        slr_get(SLR_S_ALLOC) == SLR_ALLOC_ALL || slr_free_list_has_class(&slr_block_devices[device].free, bytes);
+    return whole ? slr_class_size(bytes) : slr_class_exact(bytes);
+}
+
 /* A kept block that fits, handed out; else 0, and `*want` is the size of the block to be made. */
 static CUdeviceptr take_kept(int device, size_t bytes, size_t *want)
 {
@@ -29,14 +37,13 @@ static CUdeviceptr take_kept(int device, size_t bytes, size_t *want)
     if (b) {
         /* Through BUSY, which takes it out of the free list and of the sums. */
         slr_block_to_busy(b);
+        b->pool = 0;
         slr_block_note_use(b, bytes);
         slr_block_to_used(b);
         base = b->base;
         slr_block_totals.hits++;
     } else {
-        /* A class whose blocks are too small gets one that holds all of its sizes. */
-        bool whole = slr_get(SLR_S_ALLOC) == SLR_ALLOC_ALL || slr_free_list_has_class(list, bytes);
-        *want = whole ? slr_class_size(bytes) : slr_class_exact(bytes);
+        *want = slr_block_new_size(device, bytes);
         slr_block_totals.misses++;
     }
     slr_block_unlock();
@@ -55,18 +62,18 @@ static void forget_overlapping(const struct slr_block *made)
     }
 }
 
-/* Enters new memory as a block that the application holds. Without host memory for that, it is the
- * driver's. */
-static void enter_new(int device, CUcontext ctx, CUdeviceptr base, size_t size, size_t bytes, uint64_t budget)
+void slr_block_enter(const struct slr_block *made, size_t bytes)
 {
+    /* Asking for it calls the driver, which the lock forbids. */
+    uint64_t budget = slr_block_device_budget(made->device);
     struct slr_block *b = calloc(1, sizeof(*b));
     if (!b)
         return;
-    *b = (struct slr_block){.base = base, .size = size, .device = device, .ctx = ctx, .state = SLR_BLOCK_BUSY};
+    *b = *made;
+    b->state = SLR_BLOCK_BUSY;
     slr_block_own();
     slr_block_lock();
-    struct slr_block_device *d = &slr_block_devices[device];
-    /* Passed in, as asking for it calls the driver, which the lock forbids. */
+    struct slr_block_device *d = &slr_block_devices[b->device];
     d->budget = budget;
     b->ordinal = d->ordinals++;
     b->generation = slr_block_new_generation();
@@ -93,7 +100,7 @@ static CUresult make(CUdeviceptr *out, size_t bytes, size_t want, int device, CU
         r = slr_real.cuMemAlloc(out, size);
     }
     if (r == CUDA_SUCCESS)
-        enter_new(device, ctx, *out, size, bytes, slr_block_device_budget(device));
+        slr_block_enter(&(struct slr_block){.base = *out, .size = size, .device = device, .ctx = ctx}, bytes);
     return r;
 }
 
@@ -271,15 +278,15 @@ static CUresult free_in_graph(CUdeviceptr p, CUstream stream, uint64_t generatio
 CUresult slr_block_free_async(CUdeviceptr p, CUstream stream, slr_block_free_async_fn driver)
 {
     struct slr_place at = slr_block_find(p);
-    bool wanted, known = false;
+    bool keep, known = false;
     if (!at.generation || at.offset || !slr_block_ours())
         return driver(p, stream);
     if (slr_stream_captures(stream))
         return free_in_graph(p, stream, at.generation, driver);
-    struct slr_block *b = begin_free(at.generation, &wanted, &known);
+    struct slr_block *b = begin_free(at.generation, &keep, &known);
     if (!b)
         return known ? CUDA_ERROR_INVALID_VALUE : driver(p, stream);
-    if (remove_unpinned(b))
+    if (!(keep && b->pool) && remove_unpinned(b))
         return freed_for_good(b, driver(p, stream));
     CUresult r = slr_block_leave(b, stream);
     if (r == CUDA_SUCCESS)
@@ -292,6 +299,8 @@ CUresult slr_block_free_async(CUdeviceptr p, CUstream stream, slr_block_free_asy
 CUresult slr_block_mem_info(size_t *free_bytes, size_t *total)
 {
     CUcontext ctx;
+    if (slr_block_ours())
+        slr_block_keep_left();
     CUresult r = slr_real.cuMemGetInfo(free_bytes, total);
     int device = r == CUDA_SUCCESS && free_bytes && slr_block_ours() ? slr_block_device_current(&ctx) : -1;
     if (device < 0)

@@ -32,8 +32,8 @@ struct slr_place slr_block_find(CUdeviceptr p);
 CUresult slr_block_alloc(CUdeviceptr *out, size_t bytes);
 CUresult slr_block_free(CUdeviceptr p);
 
-/* The driver's cuMemFreeAsync, `stream` as without _ptsz; of a pinned block: keeps it from there
- * on. */
+/* The driver's cuMemFreeAsync, `stream` as without _ptsz; of a block that is pinned, or that serves
+ * a request in the order of a stream (pools.h): keeps it from there on. */
 typedef CUresult (*slr_block_free_async_fn)(CUdeviceptr p, CUstream stream);
 CUresult slr_block_free_async(CUdeviceptr p, CUstream stream, slr_block_free_async_fn driver);
 
@@ -77,6 +77,7 @@ struct slr_block_stats {
     uint64_t idle;                               /* and because nobody asked for them */
     uint64_t used_bytes, kept_bytes, peak_bytes; /* of physical blocks: in use; free but kept; largest sum of both */
     uint64_t blocks;
+    uint64_t async; /* requests in the order of a stream, of those above */
 };
 void slr_block_stats(struct slr_block_stats *out);
 

@@ -44,6 +44,7 @@ void slr_device_forget(int device)
         if (device < 0 || b->device == device)
             slr_block_vanish(b);
     }
+    slr_pools_forget(device);
     slr_block_unlock();
 }
 

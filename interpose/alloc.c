@@ -4,6 +4,7 @@
 #include "base/real.h"
 #include "base/settings.h"
 #include "cache/blocks.h"
+#include "cache/pools.h"
 #include "cache/virtual.h"
 #include "plugin/comm/stream.h"
 
@@ -111,12 +112,6 @@ RELEASE(cuDevicePrimaryCtxRelease_v2)
         CUresult r = SLR_FOUND(sym) args;                                                                              \
         return out_of_memory(r, device) ? SLR_FOUND(sym) args : r;                                                     \
     }
-RETRY(cuMemAllocAsync, -1, (CUdeviceptr * out, size_t bytes, CUstream stream), (out, bytes, stream))
-RETRY(cuMemAllocAsync_ptsz, -1, (CUdeviceptr * out, size_t bytes, CUstream stream), (out, bytes, stream))
-RETRY(cuMemAllocFromPoolAsync, -1, (CUdeviceptr * out, size_t bytes, CUmemoryPool pool, CUstream stream),
-      (out, bytes, pool, stream))
-RETRY(cuMemAllocFromPoolAsync_ptsz, -1, (CUdeviceptr * out, size_t bytes, CUmemoryPool pool, CUstream stream),
-      (out, bytes, pool, stream))
 RETRY(cuMemAllocManaged, -1, (CUdeviceptr * out, size_t bytes, unsigned flags), (out, bytes, flags))
 RETRY(cuMemAllocPitch_v2, -1, (CUdeviceptr * out, size_t *pitch, size_t width, size_t height, unsigned element),
       (out, pitch, width, height, element))
@@ -156,6 +151,90 @@ static CUresult hook_cuMemCreate(CUmemGenericAllocationHandle *out, size_t bytes
     return out_of_memory(r, device) ? create(out, bytes, prop, flags) : r;
 }
 
+/* In the order of a stream. `own`: the stream as without _ptsz. */
+#define IN_ORDER(sym, pool, own, params, args)                                                                         \
+    static CUresult hook_##sym params                                                                                  \
+    {                                                                                                                  \
+        if (slr_pools_any() && bytes >= threshold && slr_pool_serve(out, bytes, pool, own))                            \
+            return CUDA_SUCCESS;                                                                                       \
+        CUresult r = SLR_FOUND(sym) args;                                                                              \
+        return out_of_memory(r, -1) ? SLR_FOUND(sym) args : r;                                                         \
+    }
+#define OWN(stream) ((stream) ? (stream) : CU_STREAM_PER_THREAD)
+IN_ORDER(cuMemAllocAsync, NULL, stream, (CUdeviceptr * out, size_t bytes, CUstream stream), (out, bytes, stream))
+IN_ORDER(cuMemAllocAsync_ptsz, NULL, OWN(stream), (CUdeviceptr * out, size_t bytes, CUstream stream),
+         (out, bytes, stream))
+IN_ORDER(cuMemAllocFromPoolAsync, pool, stream, (CUdeviceptr * out, size_t bytes, CUmemoryPool pool, CUstream stream),
+         (out, bytes, pool, stream))
+IN_ORDER(cuMemAllocFromPoolAsync_ptsz, pool, OWN(stream),
+         (CUdeviceptr * out, size_t bytes, CUmemoryPool pool, CUstream stream), (out, bytes, pool, stream))
+
+/* ---- pools (cache/pools.h) ---- */
+
+static CUresult hook_cuMemPoolCreate(CUmemoryPool *out, const CUmemPoolProps *props)
+{
+    CUresult r = SLR_FOUND(cuMemPoolCreate)(out, props);
+    if (r == CUDA_SUCCESS)
+        slr_pool_made(*out, props);
+    return r;
+}
+
+/* Told first: the next pool may get the handle. One that the driver refuses to destroy is served no more. */
+static CUresult hook_cuMemPoolDestroy(CUmemoryPool pool)
+{
+    slr_pool_gone(pool);
+    return SLR_FOUND(cuMemPoolDestroy)(pool);
+}
+
+static CUresult hook_cuMemPoolSetAccess(CUmemoryPool pool, const CUmemAccessDesc *map, size_t n)
+{
+    slr_pool_access(pool, map, n);
+    CUresult r = SLR_FOUND(cuMemPoolSetAccess)(pool, map, n);
+    if (r == CUDA_SUCCESS)
+        slr_pool_access_given(pool, map, n);
+    return r;
+}
+
+static CUresult hook_cuMemPoolGetAttribute(CUmemoryPool pool, CUmemPool_attribute attribute, void *value)
+{
+    CUresult r = SLR_FOUND(cuMemPoolGetAttribute)(pool, attribute, value);
+    if (r == CUDA_SUCCESS)
+        slr_pool_attribute(pool, attribute, value);
+    return r;
+}
+
+static CUresult hook_cuMemPoolSetAttribute(CUmemoryPool pool, CUmemPool_attribute attribute, void *value)
+{
+    CUresult r = SLR_FOUND(cuMemPoolSetAttribute)(pool, attribute, value);
+    if (r == CUDA_SUCCESS)
+        slr_pool_attribute_set(pool, attribute);
+    return r;
+}
+
+/* Of a block that serves a pool's request. */
+static void tell_pool(void *out, CUpointer_attribute attribute, CUdeviceptr p)
+{
+    CUmemoryPool pool = attribute == CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE ? slr_pool_of(p) : NULL;
+    if (pool)
+        *(CUmemoryPool *)out = pool;
+}
+
+static CUresult hook_cuPointerGetAttribute(void *out, CUpointer_attribute attribute, CUdeviceptr p)
+{
+    CUresult r = SLR_FOUND(cuPointerGetAttribute)(out, attribute, p);
+    if (slr_pools_any() && r == CUDA_SUCCESS)
+        tell_pool(out, attribute, p);
+    return r;
+}
+
+static CUresult hook_cuPointerGetAttributes(unsigned n, CUpointer_attribute *attributes, void **out, CUdeviceptr p)
+{
+    CUresult r = SLR_FOUND(cuPointerGetAttributes)(n, attributes, out, p);
+    for (unsigned i = 0; slr_pools_any() && r == CUDA_SUCCESS && i < n; i++)
+        tell_pool(out[i], attributes[i], p);
+    return r;
+}
+
 static bool driver_has_all(void)
 {
     return slr_real.cuCtxSynchronize && slr_real.cuDevicePrimaryCtxGetState && slr_real.cuDevicePrimaryCtxRetain &&
@@ -178,7 +257,8 @@ static void install_cache(void)
     SLR_INSTALL(cuMemFreeAsync_ptsz);
     SLR_INSTALL(cuMemUnmap);
     SLR_INSTALL(cuMemRelease);
-    /* Other allocators: what the cache keeps goes back before they run out of memory. */
+    /* Other allocators: what the cache keeps goes back before they run out of memory. Pools: its blocks may serve
+     * them. */
     SLR_INSTALL(cuMemAllocAsync);
     SLR_INSTALL(cuMemAllocAsync_ptsz);
     SLR_INSTALL(cuMemAllocFromPoolAsync);
@@ -186,6 +266,13 @@ static void install_cache(void)
     SLR_INSTALL(cuMemAllocManaged);
     SLR_INSTALL(cuMemAllocPitch_v2);
     SLR_INSTALL(cuMemCreate);
+    SLR_INSTALL(cuMemPoolCreate);
+    SLR_INSTALL(cuMemPoolDestroy);
+    SLR_INSTALL(cuMemPoolSetAccess);
+    SLR_INSTALL(cuMemPoolGetAttribute);
+    SLR_INSTALL(cuMemPoolSetAttribute);
+    SLR_INSTALL(cuPointerGetAttribute);
+    SLR_INSTALL(cuPointerGetAttributes);
 }
 
 void slr_alloc_install(void)

@@ -5,6 +5,7 @@
 #include "base/real.h"
 #include "base/settings.h"
 #include "cache/handles.h"
+#include "cache/pools.h"
 #include "plugin/comm/stream.h"
 #include "plugin/pending/order.h"
 #include "plugin/pending/pending.h"
@@ -71,8 +72,9 @@ static CUresult hook_cuMemExportToShareableHandle(void *out, CUmemGenericAllocat
         note;                                                                                                          \
         return SLR_FOUND(sym)(what);                                                                                   \
     }
-ENDS(cuStreamDestroy, CUstream, slr_order_stream_end(what))
-ENDS(cuStreamDestroy_v2, CUstream, slr_order_stream_end(what))
+#define STREAM_ENDS (slr_pool_stream_ends(what), slr_order_stream_end(what))
+ENDS(cuStreamDestroy, CUstream, STREAM_ENDS)
+ENDS(cuStreamDestroy_v2, CUstream, STREAM_ENDS)
 ENDS(cuCtxDestroy, CUcontext, slr_stream_ends())
 ENDS(cuCtxDestroy_v2, CUcontext, slr_stream_ends())
 ENDS(cuGreenCtxDestroy, void *, slr_stream_ends())

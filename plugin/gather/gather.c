@@ -7,6 +7,7 @@
 #include "base/settings.h"
 #include "base/status.h"
 #include "cache/blocks.h"
+#include "cache/pools.h"
 #include "plugin/comm/call.h"
 #include "plugin/comm/watch.h"
 #include "plugin/memory/exports.h"
@@ -185,13 +186,24 @@ void slr_gather_number(struct slr_call *call)
     call->number = ++call->comm->substituted;
 }
 
+/* Ranks of one process use no memory of a pool's kind where it lies, nor what would serve in its place (R9). */
+static bool any_elsewhere(const struct slr_comm *c)
+{
+    int r = 0;
+    while (r < c->nranks && slr_shared_same_process(&c->shared, r))
+        r++;
+    return r < c->nranks;
+}
+
 /* Memory that gathers use is worth keeping when the application frees it, and worth looking at when
- * it is not known, or not as one block. */
+ * it is not known, or not as one block; of receive buffers, too, as peers may write into them (transfer/expect.h). */
 static void met(struct slr_comm *c, const struct slr_place *at, const void *p, size_t bytes)
 {
     if (at->generation && !at->collective)
         slr_block_mark_collective(at->generation);
-    if (!at->generation || bytes > at->size - at->offset)
+    if (at->generation && bytes <= at->size - at->offset)
+        return;
+    if (at->generation || !any_elsewhere(c) || !slr_pool_met((CUdeviceptr)(uintptr_t)p))
         slr_exports_unknown(c, (CUdeviceptr)(uintptr_t)p, bytes);
 }
 

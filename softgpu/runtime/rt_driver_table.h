@@ -51,6 +51,9 @@
     S(MemAllocAsync, 11020, 11020)                                                                                     \
     S(MemAllocFromPoolAsync, 11020, 11020)                                                                             \
     S(MemFreeAsync, 11020, 11020)                                                                                      \
+    D(MemPoolCreate, 11020)                                                                                            \
+    D(MemPoolDestroy, 11020)                                                                                           \
+    D(MemPoolSetAccess, 11020)                                                                                         \
     D(MemPoolTrimTo, 11020)                                                                                            \
     D(MemPoolSetAttribute, 11020)                                                                                      \
     D(MemPoolGetAttribute, 11020)                                                                                      \

@@ -73,6 +73,12 @@ RT_BOTH(cudaMallocFromPoolAsync, ptsz, (void **pointer, size_t bytes, cudaMemPoo
         malloc_from_pool(fns, pointer, bytes, pool, stream))
 RT_STREAM(cudaFreeAsync, ptsz, (void *pointer, cudaStream_t stream), MemFreeAsync, rt_ptr(pointer), stream)
 
+/* The structures of both are laid out alike. */
+RT_PLAIN(cudaMemPoolCreate, (cudaMemPool_t * pool, const struct cudaMemPoolProps *props), MemPoolCreate, pool,
+         (const CUmemPoolProps *)props)
+RT_PLAIN(cudaMemPoolDestroy, (cudaMemPool_t pool), MemPoolDestroy, pool)
+RT_PLAIN(cudaMemPoolSetAccess, (cudaMemPool_t pool, const struct cudaMemAccessDesc *map, size_t n), MemPoolSetAccess,
+         pool, (const CUmemAccessDesc *)map, n)
 RT_PLAIN(cudaMemPoolTrimTo, (cudaMemPool_t pool, size_t keep), MemPoolTrimTo, pool, keep)
 RT_PLAIN(cudaMemPoolSetAttribute, (cudaMemPool_t pool, enum cudaMemPoolAttr attribute, void *value),
          MemPoolSetAttribute, pool, (CUmemPool_attribute)attribute, value)

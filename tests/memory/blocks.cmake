@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # The block cache under whole programs on the software GPU (../programs/run.sh). Every program also passes without slipring.
-foreach(name churn ipc sites captured idle)
+foreach(name churn ipc sites captured idle ordered)
   program(memory_${name} memory_${name}.c LIBS ranks cudart cublas cublasLt nccl)
 endforeach()
 program(memory_cases memory.c LIBS ranks cudart cublas cublasLt nccl)
@@ -74,3 +74,24 @@ endforeach()
 run(memory_idle_all 120 ${run_sh} --set SLIPRING_MIN_BYTES=0 --set SLIPRING_ALLOC=all --set SLIPRING_ALLOC_IDLE=200ms
   --has "\"event\":\"blocks\".*\"idle\":[2-9]" -- $<TARGET_FILE:memory_idle> 2)
 run(memory_idle_plain 120 ${run_sh} --plain -- $<TARGET_FILE:memory_idle> 2)
+
+# In the order of streams, behind gathers from such memory. short has a device of 64 MiB; access uses four devices.
+set(ordered ${run_sh} --set SLIPRING_MIN_BYTES=0 --set SLIPRING_SLOT_BYTES=256K --set SOFTGPU_DEVICES=4)
+foreach(case books pointers destroyed access overtaken captured short child)
+  set(device)
+  if(case STREQUAL short)
+    set(device --set SOFTGPU_MEM_BYTES=67108864 --set SLIPRING_ALLOC_FRACTION=100)
+  endif()
+  run(memory_ordered_${case} 120 ${ordered} ${device} --has "\"event\":\"blocks\".*\"async\":[1-9]" -- $<TARGET_FILE:memory_ordered> ${case})
+  run(memory_ordered_${case}_plain 120 ${ordered} ${device} --plain -- $<TARGET_FILE:memory_ordered> ${case})
+endforeach()
+foreach(mode collective plain)
+  set(plain)
+  if(mode STREQUAL plain)
+    set(plain --plain)
+  endif()
+  run(memory_ordered_twice_${mode} 60 ${ordered} ${plain} --misuse-ok -- $<TARGET_FILE:memory_ordered> twice)
+endforeach()
+# What nobody gathers, and what an allocation-less mode leaves alone, is the driver's.
+run(memory_ordered_nccl 120 ${ordered} --set SLIPRING_MIN_BYTES=1G --hasnt "\"async\":[1-9]" -- $<TARGET_FILE:memory_ordered> books)
+run(memory_ordered_off 120 ${ordered} --set SLIPRING_ALLOC=off --hasnt "\"async\":[1-9]" -- $<TARGET_FILE:memory_ordered> books)

@@ -32,7 +32,7 @@ endfunction()
 
 set(ring_only --has "\"event\":\"substitute\"" --hasnt "\"event\":\"pass\",\"op\":\"allgather\"")
 
-foreach(name churn late blocks expect given)
+foreach(name churn late blocks expect given ordered)
   program(zero_${name} zero_${name}.c LIBS zero forms ranks cudart cublas nccl)
 endforeach()
 set(expect $<TARGET_FILE:zero_expect>)
@@ -84,6 +84,25 @@ set(given ${pull} --set SLIPRING_MIN_BYTES=16K --set SLIPRING_FLOP_PER_BYTE=0 --
 foreach(gemm over apart)
   zero(given_${gemm} 120 ${given} ${gemm})
   set_property(TEST zero_given_${gemm} APPEND PROPERTY ENVIRONMENT TEST_RACE=strict)
+endforeach()
+
+# ---- memory that is allocated in the order of streams ----
+# Nothing is staged once the first ten calls are over: where it matters how fast the peers map, with SLIPRING_LONG_TESTS.
+set(ordered $<TARGET_FILE:zero_ordered>)
+set(most 30)
+if(SLIPRING_LONG_TESTS)
+  set(most 0)
+endif()
+foreach(case steady pool passed elsewhere freed three in_place alike scatter)
+  zero(ordered_${case}_pull 120 ${pull} ${ring_only} -- ${ordered} 2 ${case} 60 staged ${most})
+  zero(ordered_${case}_put 120 ${put} ${ring_only} -- ${ordered} 3 ${case} 60 staged ${most})
+endforeach()
+# The host is far ahead of the stream that frees: few blocks are made, and what they do not serve is staged.
+zero(ordered_ahead 120 ${pull} ${ring_only} --has "\"event\":\"blocks\".*\"misses\":[1-8]," -- ${ordered} 3 ahead 60)
+zero(ordered_off 120 --set SLIPRING_ALLOC=off ${pull} ${ring_only} --always "zero_copy == 0" -- ${ordered} 2 steady 20)
+foreach(case steady passed elsewhere alike)
+  zero(ordered_${case}_race 120 ${pull} ${ring_only} -- ${ordered} 2 ${case} 40)
+  set_property(TEST zero_ordered_${case}_race APPEND PROPERTY ENVIRONMENT TEST_RACE=strict)
 endforeach()
 
 # ---- buffers that are used again right behind the call ----
@@ -201,6 +220,7 @@ else()
 endif()
 
 # ---- without slipring: the programs are right about CUDA and NCCL themselves ----
+zero(plain_ordered 120 --plain -- ${ordered} 3 scatter 20)
 zero(plain_churn 120 --plain -- ${churn} 3 60)
 zero(plain_late 120 --plain -- ${late} 3 overwrite-memset)
 zero(plain_expect 120 --plain -- ${expect} 3 freed 20)

@@ -8,7 +8,7 @@ enum { SLOTS = 4096 };
 #define BASE ((CUdeviceptr)1 << 32)
 
 struct fake_memory fake;
-const CUstream fake_stream = (CUstream)0x3000;
+const CUstream fake_stream = (CUstream)0x3000, fake_side = (CUstream)0x3100;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct {
     CUdeviceptr base;
@@ -108,11 +108,16 @@ static CUresult mem_free(CUdeviceptr p)
     return r;
 }
 
+static bool is_stream(CUstream stream)
+{
+    return stream == fake_stream || stream == fake_side || stream == CU_STREAM_PER_THREAD;
+}
+
 /* In stream order: does not count as a free that waits. */
 static CUresult mem_free_async(CUdeviceptr p, CUstream stream)
 {
     CUresult r = fake.async_result;
-    if (r == CUDA_SUCCESS && stream != fake_stream)
+    if (r == CUDA_SUCCESS && !is_stream(stream))
         r = CUDA_ERROR_INVALID_HANDLE;
     if (r == CUDA_SUCCESS)
         r = mem_free(p);
@@ -137,12 +142,14 @@ static CUresult event_create(CUevent *out, unsigned flags)
 static CUresult event_record(CUevent event, CUstream stream)
 {
     (void)event;
-    return stream == fake_stream ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+    return is_stream(stream) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
 }
 
 static CUresult event_query(CUevent event)
 {
     (void)event;
+    if (fake.on_query)
+        fake.on_query();
     return fake.event_result;
 }
 

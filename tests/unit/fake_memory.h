@@ -18,15 +18,16 @@ struct fake_memory {
     CUresult event_result; /* of a look at any event */
     bool captures;         /* every stream does */
     CUresult sync_result, free_result, async_result;
-    void (*on_sync)(void); /* called in cuCtxSynchronize */
+    void (*on_sync)(void);  /* called in cuCtxSynchronize */
+    void (*on_query)(void); /* at a look at an event */
     bool global_capture;   /* cuMemAlloc and cuMemFree fail, except in threads in the relaxed mode */
     CUcontext current;
     int active; /* the primary contexts exist */
 };
 extern struct fake_memory fake;
 
-/* The one on which memory can be freed and events recorded. */
-extern const CUstream fake_stream;
+/* Those on which memory can be freed and events recorded. */
+extern const CUstream fake_stream, fake_side;
 
 /* The primary context of a device, and one that is not. */
 CUcontext fake_primary(int device);
