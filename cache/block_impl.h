@@ -53,7 +53,7 @@ struct slr_block {
     uint64_t freed_ms; /* when it was freed, in milliseconds of the monotonic clock */
     CUevent freed;     /* while BUSY: behind its free in the order of a stream (slr_block_leave) */
     CUstream freed_on; /* that stream, of the block's context; CU_STREAM_PER_THREAD: it can not be told */
-    uint32_t pool;     /* the program's, whose request it serves, or served last (pools.h); 0: none */
+    uint32_t pool;     /* number of the program's, whose request it serves, or served last (pools.c); 0: none */
     struct slr_block *previous, *next; /* in its class's list; `next` also in a chain for the driver, or that leaves */
 };
 
@@ -152,6 +152,10 @@ struct slr_block_device {
 extern struct slr_block_device slr_block_devices[SLR_BLOCK_DEVICES];
 extern struct slr_block_stats slr_block_totals;
 
+/* Bytes of the requests that blocks serve, of each pool by its number; [0]: of all others. */
+#define SLR_BLOCK_POOLS 32
+extern uint64_t slr_block_served[SLR_BLOCK_POOLS + 1];
+
 /* Bytes that may be kept on the device, of the settings and its memory. A driver call: not under
  * the lock. */
 uint64_t slr_block_device_budget(int device);
@@ -230,9 +234,6 @@ void slr_block_taken(struct slr_block *b);
 bool slr_block_await_left(int device);
 
 /* ---- pools.c ---- */
-
-/* Under the lock. The block begins (or ends) to serve a request of its pool. */
-void slr_pool_count(const struct slr_block *b, bool serves);
 
 /* Under the lock. The device's primary context is gone; -1: all are. */
 void slr_pools_forget(int device);

@@ -6,7 +6,6 @@
 #include "base/wait.h"
 #include "cache/block_impl.h"
 #include "cache/captures.h"
-#include "cache/pools.h"
 
 /* As a thread that gives blocks back may take (block_trim.c). What the streams wait for may depend on the
  * waiting thread. */
@@ -17,12 +16,10 @@
 static struct slr_block *_Atomic leaving; /* written under the lock */
 static uint64_t ends;                     /* of streams; under the lock */
 
-static void list_leaving(struct slr_block *b)
+static void list(struct slr_block *b)
 {
-    slr_block_lock();
     b->next = atomic_load(&leaving);
     atomic_store(&leaving, b);
-    slr_block_unlock();
 }
 
 static struct slr_block *take_leaving(uint64_t *ended)
@@ -36,14 +33,14 @@ static struct slr_block *take_leaving(uint64_t *ended)
     return chain;
 }
 
-/* While it was off the list nobody told it that its stream ends. */
+/* While it was off the list, from when `ends` was `ended`, nobody told it that its stream ends. */
 static void list_again(struct slr_block *b, uint64_t ended)
 {
     slr_block_lock();
     if (ended != ends)
         b->freed_on = CU_STREAM_PER_THREAD;
+    list(b);
     slr_block_unlock();
-    list_leaving(b);
 }
 
 static bool is_gone(const struct slr_block *b)
@@ -114,12 +111,14 @@ CUresult slr_block_leave(struct slr_block *b, CUstream stream)
         return r;
     b->freed_on = stream_freed_on(b, stream);
     r = slr_real.cuEventRecord(b->freed, stream);
-    if (r == CUDA_SUCCESS) {
-        list_leaving(b);
+    if (r != CUDA_SUCCESS) {
+        slr_real.cuEventDestroy(b->freed);
+        b->freed = NULL;
         return r;
     }
-    slr_real.cuEventDestroy(b->freed);
-    b->freed = NULL;
+    slr_block_lock();
+    list(b);
+    slr_block_unlock();
     return r;
 }
 
@@ -161,9 +160,9 @@ void slr_block_taken(struct slr_block *b)
     b->freed = NULL;
 }
 
-void slr_pool_stream_ends(CUstream stream)
+void slr_block_stream_ends(CUstream stream)
 {
-    if (!slr_pools_any() || !slr_block_ours())
+    if (!slr_block_ours())
         return;
     slr_block_lock();
     ends++;

@@ -62,6 +62,7 @@ uint64_t slr_block_device_budget(int device)
 
 struct slr_block_device slr_block_devices[SLR_BLOCK_DEVICES];
 struct slr_block_stats slr_block_totals;
+uint64_t slr_block_served[SLR_BLOCK_POOLS + 1];
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t returned = PTHREAD_COND_INITIALIZER; /* a device's `returning` went down */
 /* The process that made the first block; 0: none. */
@@ -130,7 +131,7 @@ void slr_block_to_used(struct slr_block *b)
 {
     b->state = SLR_BLOCK_USED;
     slr_block_totals.used_bytes += b->size;
-    slr_pool_count(b, true);
+    slr_block_served[b->pool] += b->asked;
     count_peak();
 }
 
@@ -147,7 +148,7 @@ void slr_block_to_busy(struct slr_block *b)
 {
     if (b->state == SLR_BLOCK_USED) {
         slr_block_totals.used_bytes -= b->size;
-        slr_pool_count(b, false);
+        slr_block_served[b->pool] -= b->asked;
     } else if (b->state == SLR_BLOCK_FREE) {
         slr_free_list_remove(&slr_block_devices[b->device].free, b);
         slr_block_totals.kept_bytes -= b->size;
@@ -196,8 +197,8 @@ void slr_block_note_use(struct slr_block *b, size_t bytes)
 bool slr_block_worth_keeping(const struct slr_block *b)
 {
     uint64_t mode = slr_get(SLR_S_ALLOC);
-    bool wanted = !slr_reach_past() &&
-                  (mode == SLR_ALLOC_ALL || (mode == SLR_ALLOC_COLLECTIVE && (b->collective || b->pool)));
+    bool wanted =
+        !slr_reach_past() && (mode == SLR_ALLOC_ALL || (mode == SLR_ALLOC_COLLECTIVE && (b->collective || b->pool)));
     return b->pins > 0 || (b->kind == SLR_BLOCK_CACHED && wanted && b->size <= slr_block_devices[b->device].budget);
 }
 

@@ -37,6 +37,9 @@ CUresult slr_block_free(CUdeviceptr p);
 typedef CUresult (*slr_block_free_async_fn)(CUdeviceptr p, CUstream stream);
 CUresult slr_block_free_async(CUdeviceptr p, CUstream stream, slr_block_free_async_fn driver);
 
+/* A stream is about to end: a new one may get its handle. */
+void slr_block_stream_ends(CUstream stream);
+
 /* The driver's cuMemGetInfo, with what could be given back counted as free. */
 CUresult slr_block_mem_info(size_t *free_bytes, size_t *total);
 

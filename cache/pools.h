@@ -59,9 +59,6 @@ bool slr_pool_met(CUdeviceptr p);
  * request is the driver's. */
 bool slr_pool_serve(CUdeviceptr *out, size_t bytes, CUmemoryPool pool, CUstream stream);
 
-/* A stream ends: a new one may get its handle. */
-void slr_pool_stream_ends(CUstream stream);
-
 /* ---- what the program does with its pools; the driver has done it ---- */
 
 void slr_pool_made(CUmemoryPool pool, const CUmemPoolProps *props);

@@ -4,8 +4,8 @@
 #include <dlfcn.h>
 #include "base/real.h"
 #include "base/settings.h"
+#include "cache/blocks.h"
 #include "cache/handles.h"
-#include "cache/pools.h"
 #include "plugin/comm/stream.h"
 #include "plugin/pending/order.h"
 #include "plugin/pending/pending.h"
@@ -72,7 +72,7 @@ static CUresult hook_cuMemExportToShareableHandle(void *out, CUmemGenericAllocat
         note;                                                                                                          \
         return SLR_FOUND(sym)(what);                                                                                   \
     }
-#define STREAM_ENDS (slr_pool_stream_ends(what), slr_order_stream_end(what))
+#define STREAM_ENDS (slr_block_stream_ends(what), slr_order_stream_end(what))
 ENDS(cuStreamDestroy, CUstream, STREAM_ENDS)
 ENDS(cuStreamDestroy_v2, CUstream, STREAM_ENDS)
 ENDS(cuCtxDestroy, CUcontext, slr_stream_ends())

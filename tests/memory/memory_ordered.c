@@ -3,6 +3,8 @@
  * passes without slipring as well.
  *
  *   ordered CASE
+ *
+ * one-process: the ranks are of one process; it only gathers.
  */
 #include <cuda.h>
 #include <dlfcn.h>
@@ -104,7 +106,7 @@ static void pointers(struct run *run)
         (CUresult(*)(void *, CUpointer_attribute, CUdeviceptr))(uintptr_t)dlsym(driver, "cuPointerGetAttribute");
     CUresult (*all)(unsigned, CUpointer_attribute *, void **, CUdeviceptr) =
         (CUresult(*)(unsigned, CUpointer_attribute *, void **, CUdeviceptr))(uintptr_t)dlsym(driver,
-                                                                                            "cuPointerGetAttributes");
+                                                                                             "cuPointerGetAttributes");
     uint8_t *p = take(BYTES, run->stream);
     CUmemoryPool pool = NULL, again = NULL;
     int device = -1;
@@ -170,7 +172,7 @@ static void access_given(struct run *run)
 static void overtaken(struct run *run)
 {
     uint8_t *copy;
-    CUDA(cudaMalloc((void **)&copy, BYTES));
+    CUDA(cudaMalloc((void **)&copy, 3 * BYTES)); /* a size of its own */
     for (int i = 0; i < 4; i++) {
         uint8_t *p = take(BYTES, run->stream);
         CUDA(cudaMemsetAsync(p, 10 + i, BYTES, run->stream));
@@ -242,7 +244,8 @@ static void child(struct run *run)
     CUDA(cudaStreamSynchronize(run->stream));
     pid_t pid = fork();
     if (pid == 0)
-        _exit(cudaMallocAsync(&p, BYTES, run->stream) == cudaSuccess || cudaFreeAsync(held, run->stream) == cudaSuccess);
+        _exit(cudaMallocAsync(&p, BYTES, run->stream) == cudaSuccess ||
+              cudaFreeAsync(held, run->stream) == cudaSuccess);
     CHECK(waitpid(pid, &status, 0) == pid && status == 0, "the child could allocate or free");
     expect_bytes(held, BYTES, 6, "the parent's");
     CUDA(cudaFreeAsync(held, run->stream));
@@ -266,9 +269,9 @@ static void twice(struct run *run)
 static const struct test {
     const char *name;
     void (*run)(struct run *run);
-} cases[] = {{"books", books},       {"pointers", pointers}, {"destroyed", destroyed}, {"access", access_given},
-             {"overtaken", overtaken}, {"captured", captured}, {"short", short_of_memory}, {"child", child},
-             {"twice", twice}};
+} cases[] = {{"books", books},           {"pointers", pointers},   {"destroyed", destroyed},
+             {"access", access_given},   {"overtaken", overtaken}, {"captured", captured},
+             {"short", short_of_memory}, {"child", child},         {"twice", twice}};
 
 static void body(struct rank *r)
 {
@@ -284,8 +287,45 @@ static void body(struct rank *r)
     rank_close(r);
 }
 
+/* Memory of ranks of one process is staged whatever it is. */
+static int one_process(void)
+{
+    enum { N = 2 };
+    ncclComm_t comm[N];
+    cudaStream_t stream[N];
+    void *send[N], *recv[N];
+    NCCL(ncclCommInitAll(comm, N, NULL));
+    for (int i = 0; i < 6; i++) {
+        for (int d = 0; d < N; d++) {
+            CUDA(cudaSetDevice(d));
+            if (i == 0)
+                CUDA(cudaStreamCreateWithFlags(&stream[d], cudaStreamNonBlocking));
+            send[d] = take(BYTES, stream[d]);
+            recv[d] = take(BYTES * N, stream[d]);
+            CUDA(cudaMemsetAsync(send[d], 10 * i + d, BYTES, stream[d]));
+        }
+        NCCL(ncclGroupStart());
+        for (int d = 0; d < N; d++)
+            NCCL(ncclAllGather(send[d], recv[d], BYTES, ncclUint8, comm[d], stream[d]));
+        NCCL(ncclGroupEnd());
+        for (int d = 0; d < N; d++) {
+            CUDA(cudaSetDevice(d));
+            CUDA(cudaStreamSynchronize(stream[d]));
+            expect_bytes(recv[d], BYTES, 10 * i, "of rank 0");
+            expect_bytes((uint8_t *)recv[d] + BYTES, BYTES, 10 * i + 1, "of rank 1");
+            CUDA(cudaFreeAsync(send[d], stream[d]));
+            CUDA(cudaFreeAsync(recv[d], stream[d]));
+        }
+    }
+    for (int d = 0; d < N; d++)
+        NCCL(ncclCommDestroy(comm[d]));
+    return 0;
+}
+
 int main(int argc, char **argv)
 {
+    if (argc == 2 && strcmp(argv[1], "one-process") == 0)
+        return one_process();
     for (size_t i = 0; argc == 2 && i < sizeof cases / sizeof *cases; i++)
         if (strcmp(argv[1], cases[i].name) == 0)
             return ranks_run(2, 60, body, (void *)(uintptr_t)&cases[i]);

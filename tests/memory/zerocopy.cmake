@@ -203,6 +203,10 @@ run(zero_mutant_no_free_wait 300 MUTANT zero_no_free_wait ${zero} ${put} -- ${la
 run(zero_mutant_reader_ignores 300 MUTANT zero_reader_ignores ${zero} ${pull} -- ${late} 2 next-gather)
 # A peer has to come late just when the block goes: one try in ten, now and then.
 run(zero_mutant_free_pinned 300 MUTANT zero_free_pinned ${zero} ${pull} --set SLIPRING_ALLOC_BYTES=0 -- ${blocks} 4 vanish 24 ENV MUTANT_TRIES=60)
+foreach(mutant pool_unmet pool_recv_unmet)
+  run(zero_mutant_${mutant} 120 WITH ${mutant} ${run_sh} --set SLIPRING_MIN_BYTES=0 --set SLIPRING_ALLOC_MIN=4K --set SLIPRING_SLOT_BYTES=256K ${pull}
+    --status 1 -- ${ordered} 3 steady 60 staged 30)
+endforeach()
 run(zero_mutant_given_forgotten 300 MUTANT zero_given_forgotten ${zero} ${given} over)
 run(zero_mutant_shards_event 300 MUTANT zero_shards_event ${zero} ${shards})
 run(zero_mutant_expect_unsettled 300 MUTANT zero_expect_unsettled ${zero} ${pull} ${slow} -- ${expect} 2 moving 100)

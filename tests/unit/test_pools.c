@@ -211,6 +211,7 @@ Test(pools, a_child_has_none)
     int status;
     begin("1G", 100 * M);
     CUdeviceptr p = served(10 * M);
+    meet(first, 10 * M);
     pid_t child = fork();
     if (child == 0)
         _exit(serve(10 * M, NULL, fake_stream) != 0 || slr_pool_of(p) != NULL);
@@ -345,16 +346,16 @@ Test(pools, a_stream_by_the_handle_of_one_that_has_ended_is_another_one)
     CUdeviceptr p = served(10 * M);
     fake.event_result = CUDA_ERROR_NOT_READY;
     give_async(p, fake_stream);
-    slr_pool_stream_ends(fake_side);
+    slr_block_stream_ends(fake_side);
     cr_assert_eq(serve(10 * M, NULL, fake_stream), p);
     give_async(p, fake_stream);
-    slr_pool_stream_ends(fake_stream);
+    slr_block_stream_ends(fake_stream);
     cr_assert_eq(serve(10 * M, NULL, fake_stream), 0);
 }
 
 static void end_stream(void)
 {
-    slr_pool_stream_ends(fake_stream);
+    slr_block_stream_ends(fake_stream);
 }
 
 Test(pools, a_stream_that_ends_while_its_blocks_are_looked_at)
@@ -436,6 +437,8 @@ Test(pools, a_block_that_leaves_with_its_context_is_not_handed_out)
     slr_device_forget(0);
     cr_assert_eq(serve(10 * M, NULL, fake_stream), 0);
     cr_assert(!slr_pool_of(p) && told(first, CU_MEMPOOL_ATTR_USED_MEM_CURRENT) == 0);
+    meet(first, 10 * M);
+    cr_assert(serve(10 * M, NULL, fake_stream), "a new one");
 }
 
 /* ---- books ---- */
@@ -501,7 +504,7 @@ static int queries;
 
 static void come_later(void)
 {
-    if (++queries == 3)
+    if (++queries == 30)
         fake.event_result = CUDA_SUCCESS;
 }
 
@@ -513,7 +516,7 @@ Test(pools, an_allocation_waits_for_what_leaves_before_it_fails)
     give_async(p, fake_stream);
     fake.on_query = come_later;
     CUdeviceptr q = take(12 * M);
-    cr_assert(q && queries >= 3 && fake.used == 12 * M);
+    cr_assert(q && queries >= 30 && fake.used == 12 * M);
 }
 
 Test(pools, what_has_left_counts_as_free)
