@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Blocks that were freed in the order of a stream, until the stream has come there. */
+/* Blocks that were freed in the order of a stream, until the stream has come there. They are BUSY, but in the table: who
+ * looks at one there copies it, so it is written to under the lock. */
 #include <stdatomic.h>
 #include "base/real.h"
 #include "base/status.h"
@@ -71,6 +72,7 @@ static bool has_left(const struct slr_block *b)
 static void keep_one(struct slr_block *b)
 {
     slr_block_lock();
+    b->next = NULL;
     b->freed = NULL;
     if (b->gone)
         slr_block_drop(b);
@@ -87,7 +89,6 @@ void slr_block_keep_left(void)
     while (chain) {
         struct slr_block *b = chain;
         chain = b->next;
-        b->next = NULL;
         if (has_left(b))
             keep_one(b);
         else
@@ -105,18 +106,20 @@ static CUstream stream_freed_on(const struct slr_block *b, CUstream stream)
 
 CUresult slr_block_leave(struct slr_block *b, CUstream stream)
 {
+    CUevent freed = NULL;
+    const CUstream on = stream_freed_on(b, stream);
     CUresult r =
-        slr_real.cuEventQuery ? slr_real.cuEventCreate(&b->freed, CU_EVENT_DISABLE_TIMING) : CUDA_ERROR_NOT_SUPPORTED;
+        slr_real.cuEventQuery ? slr_real.cuEventCreate(&freed, CU_EVENT_DISABLE_TIMING) : CUDA_ERROR_NOT_SUPPORTED;
     if (r != CUDA_SUCCESS)
         return r;
-    b->freed_on = stream_freed_on(b, stream);
-    r = slr_real.cuEventRecord(b->freed, stream);
+    r = slr_real.cuEventRecord(freed, stream);
     if (r != CUDA_SUCCESS) {
-        slr_real.cuEventDestroy(b->freed);
-        b->freed = NULL;
+        slr_real.cuEventDestroy(freed);
         return r;
     }
     slr_block_lock();
+    b->freed = freed;
+    b->freed_on = on;
     list(b);
     slr_block_unlock();
     return r;
@@ -155,9 +158,12 @@ struct slr_block *slr_block_take_left(int device, size_t bytes, CUstream stream)
 
 void slr_block_taken(struct slr_block *b)
 {
-    if (b->freed && !is_gone(b))
-        slr_real.cuEventDestroy(b->freed);
+    slr_block_lock();
+    const CUevent freed = b->gone ? NULL : b->freed;
     b->freed = NULL;
+    slr_block_unlock();
+    if (freed)
+        slr_real.cuEventDestroy(freed);
 }
 
 void slr_block_stream_ends(CUstream stream)
