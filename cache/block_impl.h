@@ -145,7 +145,7 @@ enum { SLR_ALLOC_OFF, SLR_ALLOC_COLLECTIVE, SLR_ALLOC_ALL };
 
 struct slr_block_device {
     uint64_t budget;
-    uint32_t ordinals;
+    uint32_t ordinals, pool_ordinals;
     uint64_t returning; /* bytes that threads are giving back to the driver now */
     struct slr_free_list free;
 };

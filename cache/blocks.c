@@ -75,7 +75,7 @@ void slr_block_enter(const struct slr_block *made, size_t bytes)
     slr_block_lock();
     struct slr_block_device *d = &slr_block_devices[b->device];
     d->budget = budget;
-    b->ordinal = d->ordinals++;
+    b->ordinal = b->pool ? SLR_ORDINAL_POOL | d->pool_ordinals++ : d->ordinals++;
     b->generation = slr_block_new_generation();
     forget_overlapping(b);
     slr_block_totals.blocks++;

@@ -94,6 +94,7 @@ void slr_block_log_stats(void);
  * cuMemGetAddressRange tells. Ordinals count by themselves: when a gather meets memory must not
  * change those of allocations. */
 #define SLR_ORDINAL_EXTERNAL 0x80000000u
+#define SLR_ORDINAL_POOL 0x40000000u /* so do those of blocks that are made for pools */
 
 /* The block of a buffer that is being registered: found, or entered. The device's primary context
  * is current. Waits, at most a second, while the program unmaps memory. False: it stays unknown,

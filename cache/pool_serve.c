@@ -119,7 +119,7 @@ static struct slr_block *find_block(const struct request *q)
     slr_block_unlock();
     if (b)
         return b;
-    slr_block_keep_left(); /* asks the driver of each */
+    slr_block_return_idle(); /* asks the driver of each that leaves */
     slr_block_lock();
     b = take(q);
     slr_block_unlock();

@@ -151,22 +151,23 @@ static CUresult hook_cuMemCreate(CUmemGenericAllocationHandle *out, size_t bytes
     return out_of_memory(r, device) ? create(out, bytes, prop, flags) : r;
 }
 
-/* In the order of a stream. `own`: the stream as without _ptsz. */
-#define IN_ORDER(sym, pool, own, params, args)                                                                         \
+/* In the order of a stream. `given`: the driver does not refuse it for the pool's sake. `own`: the stream as without
+ * _ptsz. */
+#define IN_ORDER(sym, given, pool, own, params, args)                                                                  \
     static CUresult hook_##sym params                                                                                  \
     {                                                                                                                  \
-        if (slr_pools_any() && bytes >= threshold && slr_pool_serve(out, bytes, pool, own))                            \
+        if (slr_pools_any() && bytes >= threshold && (given) && slr_pool_serve(out, bytes, pool, own))                 \
             return CUDA_SUCCESS;                                                                                       \
         CUresult r = SLR_FOUND(sym) args;                                                                              \
         return out_of_memory(r, -1) ? SLR_FOUND(sym) args : r;                                                         \
     }
 #define OWN(stream) ((stream) ? (stream) : CU_STREAM_PER_THREAD)
-IN_ORDER(cuMemAllocAsync, NULL, stream, (CUdeviceptr * out, size_t bytes, CUstream stream), (out, bytes, stream))
-IN_ORDER(cuMemAllocAsync_ptsz, NULL, OWN(stream), (CUdeviceptr * out, size_t bytes, CUstream stream),
+IN_ORDER(cuMemAllocAsync, true, NULL, stream, (CUdeviceptr * out, size_t bytes, CUstream stream), (out, bytes, stream))
+IN_ORDER(cuMemAllocAsync_ptsz, true, NULL, OWN(stream), (CUdeviceptr * out, size_t bytes, CUstream stream),
          (out, bytes, stream))
-IN_ORDER(cuMemAllocFromPoolAsync, pool, stream, (CUdeviceptr * out, size_t bytes, CUmemoryPool pool, CUstream stream),
-         (out, bytes, pool, stream))
-IN_ORDER(cuMemAllocFromPoolAsync_ptsz, pool, OWN(stream),
+IN_ORDER(cuMemAllocFromPoolAsync, pool, pool, stream,
+         (CUdeviceptr * out, size_t bytes, CUmemoryPool pool, CUstream stream), (out, bytes, pool, stream))
+IN_ORDER(cuMemAllocFromPoolAsync_ptsz, pool, pool, OWN(stream),
          (CUdeviceptr * out, size_t bytes, CUmemoryPool pool, CUstream stream), (out, bytes, pool, stream))
 
 /* ---- pools (cache/pools.h) ---- */
@@ -221,16 +222,20 @@ static void tell_pool(void *out, CUpointer_attribute attribute, CUdeviceptr p)
 
 static CUresult hook_cuPointerGetAttribute(void *out, CUpointer_attribute attribute, CUdeviceptr p)
 {
+    if (!slr_pools_any())
+        return SLR_FOUND(cuPointerGetAttribute)(out, attribute, p);
     CUresult r = SLR_FOUND(cuPointerGetAttribute)(out, attribute, p);
-    if (slr_pools_any() && r == CUDA_SUCCESS)
+    if (r == CUDA_SUCCESS)
         tell_pool(out, attribute, p);
     return r;
 }
 
 static CUresult hook_cuPointerGetAttributes(unsigned n, CUpointer_attribute *attributes, void **out, CUdeviceptr p)
 {
+    if (!slr_pools_any())
+        return SLR_FOUND(cuPointerGetAttributes)(n, attributes, out, p);
     CUresult r = SLR_FOUND(cuPointerGetAttributes)(n, attributes, out, p);
-    for (unsigned i = 0; slr_pools_any() && r == CUDA_SUCCESS && i < n; i++)
+    for (unsigned i = 0; r == CUDA_SUCCESS && i < n; i++)
         tell_pool(out[i], attributes[i], p);
     return r;
 }

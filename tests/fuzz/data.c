@@ -268,7 +268,8 @@ void data_step(struct prog *p)
     struct part part = any_part(p, b, p->shard);
     static const int values[] = {0, 0, 0x40, 0xc0, 0x11, 0xa5};
     const int value = values[draw(p, 6)], stream = any_stream(p);
-    switch (draw(p, 16)) {
+    const int what = (int)draw(p, 16);
+    switch (p->pools && what % 5 ? 15 : what) { /* so that memory is freed and allocated often */
     case 0:
     case 1:
     case 2:
@@ -309,7 +310,7 @@ void data_step(struct prog *p)
         if (p->shared && !b->pool) /* cudaFree waits for the device */
             return;
         give(p, b);
-        take(p, b, p->shared || (!b->host && ONE_IN(p, 6)));
+        take(p, b, p->shared || (!b->host && (ONE_IN(p, 6) || p->pools)));
     }
 }
 
@@ -336,7 +337,7 @@ void data_open(struct prog *p)
         *b = (struct buffer){.bytes = size_of(p, i), .wide = out && p->elem != 4};
         b->host = i >= FIRST_PINNED && i != WEIGHT;
         snprintf(b->name, sizeof b->name, i == WEIGHT ? "%s" : "%s%d", name, at);
-        take(p, b, !b->host && ONE_IN(p, 6));
+        take(p, b, !b->host && (ONE_IN(p, 6) || p->pools));
     }
     p->scratch = (struct buffer){.name = "scratch", .bytes = uniform(p, 2) ? SCRATCH_BYTES : 0};
     if (p->scratch.bytes)

@@ -13,7 +13,7 @@
 
 struct options {
     uint64_t seed;
-    bool list;
+    bool list, pools;
     int steps;
     const char *without;
 };
@@ -328,7 +328,8 @@ static void body(struct rank *r)
     setvbuf(stdout, NULL, _IOLBF, 4096);
     for (int t = 0; t < threads; t++) {
         struct prog *p = &all[t];
-        *p = (struct prog){.r = r, .thread = t, .shared = threads > 1, .hash = 1, .list = o->list ? stdout : NULL};
+        *p = (struct prog){
+            .r = r, .thread = t, .shared = threads > 1, .pools = o->pools, .hash = 1, .list = o->list ? stdout : NULL};
         p->seed = hash64(o->seed, (uint64_t)t);
         CUDA(cudaGetDevice(&p->device));
         open_program(p, t ? all[0].comm[0].handle : NULL);
@@ -351,6 +352,8 @@ int main(int argc, char **argv)
     for (int i = 2; i < argc && good; i++) {
         if (!strcmp(argv[i], "--list"))
             o.list = true;
+        else if (!strcmp(argv[i], "--pools"))
+            o.pools = true;
         else if (i + 1 < argc && !strcmp(argv[i], "--steps"))
             o.steps = atoi(argv[++i]);
         else if (i + 1 < argc && !strcmp(argv[i], "--without"))
@@ -359,7 +362,7 @@ int main(int argc, char **argv)
             good = false;
     }
     if (!good) {
-        fprintf(stderr, "usage: fuzz SEED [--list] [--steps N] [--without N,N,...]\n");
+        fprintf(stderr, "usage: fuzz SEED [--list] [--pools] [--steps N] [--without N,N,...]\n");
         return 2;
     }
     /* A lazy first launch waits for the other thread's gathers, whose peers may be in such a launch that waits for this

@@ -69,6 +69,7 @@ struct prog {
     struct rank *r;
     int thread;
     bool shared; /* with another thread: nothing that waits for, or is ordered with, all work of the device */
+    bool pools;  /* all memory of the device is allocated in the order of streams, and often anew */
     uint64_t seed, uniform_key, uniform_n, local_key, local_n;
     uint64_t hash; /* of all that was read so far */
     int step, steps, device;

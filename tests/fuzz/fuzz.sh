@@ -56,6 +56,7 @@ reduces=(always always auto always off always auto)
 
 # Kinds of captured gathers that are the ring's, and what has become of their graphs.
 recorded() { cat "$dir"/log.* 2>/dev/null | grep -cE '"event":"substitute".*"reason":"graph"'; }
+served() { cat "$dir"/log.* 2>/dev/null | sed -nE 's/.*"event":"blocks".*"async":([0-9]+).*/\1/p' | awk '{ n += $1 } END { print n + 0 }'; }
 sum() { cat "$dir"/log.* 2>/dev/null | sed -nE "s/.*\"event\":\"summary\".*\"$1\":([0-9]+).*/\1/p" | awk '{ n += $1 } END { print n + 0 }'; }
 
 # Programs in which a rank dies or freezes tell so: they compare with bytes of their own and run only with slipring, as without it nothing ends them.
@@ -125,16 +126,17 @@ minimise() {
   env LD_LIBRARY_PATH="$SOFTGPU_DIR" "$program" "$seed" "${options[@]}" --steps $end --without "$without" --list | grep '^op' | grep -v ' step 1000:' | sort -s -k3,3
 }
 
-programs=0 failed=0 kinds=0 substituted=0 fused=0 passed=0 pushed=0 staged=0 zero_copy=0 joined=0 scatters_substituted=0 reduces_substituted=0 scatters_fused=0
+programs=0 failed=0 kinds=0 requests=0 substituted=0 fused=0 passed=0 pushed=0 staged=0 zero_copy=0 joined=0 scatters_substituted=0 reduces_substituted=0 scatters_fused=0
 for ((seed = first; seconds > 0 ? SECONDS < seconds : seed <= last; seed++)); do
   programs=$((programs + 1))
   one $seed || { failed=$((failed + 1)); tell $seed; [ $minimise = 0 ] || minimise $seed; }
   kinds=$((kinds + $(recorded)))
+  requests=$((requests + $(served)))
   for name in substituted passed fused joined staged zero_copy pushed scatters_substituted reduces_substituted scatters_fused; do eval "$name=\$(($name + $(sum $name)))"; done
   [ "${MUTANT:-0}" = 1 ] && [ $failed -gt 0 ] && [ "$why" != "without slipring" ] && { echo "caught by program number $programs"; exit 0; }
 done
 echo "$programs programs, $failed with a difference; with slipring: $substituted gathers substituted ($kinds kinds of captured ones), $passed passed to NCCL, $fused GEMMs fused," \
-  "$joined joins; shards: $staged staged, $zero_copy zero-copy, $pushed pushed;" \
+  "$joined joins; shards: $staged staged, $zero_copy zero-copy, $pushed pushed; $requests requests to pools served;" \
   "$scatters_substituted reduce-scatters and $reduces_substituted all-reduces substituted, $scatters_fused of both fused; $SECONDS s"
 [ "${MUTANT:-0}" = 1 ] && { echo "FAILED: the mutant passes"; exit 1; }
 [ $failed = 0 ] || exit 1
@@ -142,3 +144,5 @@ echo "$programs programs, $failed with a difference; with slipring: $substituted
 # FUZZ_SUMS: and so are reduce-scatters and all-reduces, also behind GEMMs in parts.
 [ $want = 0 ] || [ "${FUZZ_SUMS:-0}" = 0 ] || { [ $scatters_substituted -gt 0 ] && [ $reduces_substituted -gt 0 ] && [ $scatters_fused -gt 0 ]; } ||
   { echo "FAILED: no reduce-scatter, or no all-reduce, was exercised"; exit 1; }
+# FUZZ_POOLS: and so were requests to pools.
+[ $want = 0 ] || [ "${FUZZ_POOLS:-0}" = 0 ] || [ $requests -gt 0 ] || { echo "FAILED: no request to a pool was served"; exit 1; }

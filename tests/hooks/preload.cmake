@@ -118,7 +118,7 @@ if(TARGET slipring)
   if(NOT SLIPRING_SANITIZE)
     add_test(NAME interpose_harmless COMMAND ${here}/interpose_harmless.sh $<TARGET_FILE:slipring>)
     add_test(NAME interpose_cost COMMAND ${here}/interpose_cost.sh $<TARGET_FILE:slipring>
-      $<TARGET_FILE:interpose_loop> ${dir}/driver launch=4 graph=10 alloc=20)
+      $<TARGET_FILE:interpose_loop> ${dir}/driver launch=4 graph=10 alloc=20 async=32 pointer=20)
     set_tests_properties(interpose_cost PROPERTIES SKIP_RETURN_CODE 77)
   endif()
 endif()

@@ -114,6 +114,9 @@ static void pointers(struct run *run)
     void *where[] = {&device, &again};
     CHECK(one(&pool, CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE, (CUdeviceptr)(uintptr_t)(p + 7)) == CUDA_SUCCESS, "one");
     CHECK(all(2, which, where, (CUdeviceptr)(uintptr_t)p) == CUDA_SUCCESS, "all");
+    void *none = NULL;
+    CHECK(cudaMallocFromPoolAsync(&none, BYTES, NULL, run->stream) == cudaErrorInvalidValue, "of no pool");
+    cudaGetLastError();
     CHECK((void *)pool == (void *)run->pool && again == pool && device == run->r->rank, "the pool is not told");
     CUDA(cudaFreeAsync(p, run->stream));
     CUDA(cudaStreamSynchronize(run->stream));

@@ -150,6 +150,7 @@ Test(pools, what_a_gather_has_met_gets_one_block_and_then_as_many_again)
     }
     cr_assert_eq(blocks, 1 + 1 + 2 + 4);
     cr_assert_eq(stats().async, blocks);
+    cr_assert_eq(slr_block_find(take(3 * M)).ordinal, 0, "of the first that is no pool's");
     cr_assert_eq(serve(20 * M, NULL, fake_stream), 0, "another size");
 }
 
