@@ -180,7 +180,7 @@ static void close_class(const struct request *q)
     const struct slr_pool *p = slr_pool_find(q->pool);
     struct slr_credit *c = p && p->classes ? &p->classes[slr_class_index(q->bytes)] : NULL;
     if (c)
-        *c = (struct slr_credit){.made = c->made - 1, .closed_until = slr_now_ms() + CLOSED_MS};
+        *c = (struct slr_credit){.made = c->made > 0 ? c->made - 1 : 0, .closed_until = slr_now_ms() + CLOSED_MS};
     slr_block_totals.misses--;
     slr_block_totals.async--;
     slr_block_unlock();

@@ -20,7 +20,7 @@ struct fake_memory {
     CUresult sync_result, free_result, async_result;
     void (*on_sync)(void);  /* called in cuCtxSynchronize */
     void (*on_query)(void); /* at a look at an event */
-    bool global_capture;   /* cuMemAlloc and cuMemFree fail, except in threads in the relaxed mode */
+    bool global_capture;    /* cuMemAlloc and cuMemFree fail, except in threads in the relaxed mode */
     CUcontext current;
     int active; /* the primary contexts exist */
 };
