@@ -16,6 +16,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include "cache/handles.h"
 
 struct slr_comm;
 
