@@ -78,7 +78,7 @@ struct slr_exported_registered *slr_exports_registered(struct slr_comm *c, uint6
 
 /* ---- blocks that gathers use ---- */
 
-#define LOOK_AGAIN_MS 100 /* at a buffer that could not be entered among the blocks */
+#define LOOK_AGAIN_MS 10 /* at a buffer that could not be entered among the blocks */
 
 /* The usual gap follows longer ones at once and shorter ones slowly: a block that is used several
  * times in a row and then not for long is one that is not used for long. */

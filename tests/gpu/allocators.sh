@@ -73,11 +73,11 @@ all_runs() {
     for allocator in default platform cuda_async; do run "jax-${allocator#cuda_}" $jax=$allocator -- jax_tp.py; done
 }
 
-# same_losses KIND: the first and the last loss of each rank are those with the default allocator.
+# same_losses KIND: the last loss is that with the default allocator.
 same_losses() {
     local file loss want
     for file in "$logs/$1"-*.rank0.out; do
-        loss=$(grep -oE '^rank 0: loss [^,]*' "$file" || true)
+        loss=$(sed -nE 's/^rank 0: loss .* -> ([^,]*),.*/\1/p' "$file")
         want=${want:-$loss}
         [ "$loss" = "$want" ] || { echo "WRONG: $(basename "$file"): $loss, elsewhere $want" && return 1; }
     done

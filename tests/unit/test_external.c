@@ -268,14 +268,14 @@ Test(external, blocks_that_a_buffer_cuts_become_part_of_its_block)
     many_pieces(200);
     const uint64_t low = entered(0, 2 * drv.size), high = entered(199, M);
     cr_assert(low && high);
-    cr_expect_eq(slr_block_find(drv.base + 16 * drv.size).generation, 0, "a run grows to 16 pieces");
-    cr_assert(slr_external_enter(drv.base + 15 * drv.size, 4 * drv.size, &at));
+    cr_expect_eq(slr_block_find(drv.base + 64 * drv.size).generation, 0, "a run grows to 64 pieces");
+    cr_assert(slr_external_enter(drv.base + 63 * drv.size, 4 * drv.size, &at));
     cr_expect_eq(at.base, drv.base);
-    cr_expect_eq(at.size, 19 * drv.size);
+    cr_expect_eq(at.size, 67 * drv.size);
     cr_expect_not(slr_block_lives(low));
     cr_expect(slr_block_lives(high));
-    cr_expect_eq(slr_block_find(drv.base + 184 * drv.size).generation, high);
-    cr_expect_eq(slr_block_find(drv.base + 183 * drv.size).generation, 0);
+    cr_expect_eq(slr_block_find(drv.base + 136 * drv.size).generation, high);
+    cr_expect_eq(slr_block_find(drv.base + 135 * drv.size).generation, 0);
     cr_expect_eq(entered(10, 3 * drv.size), at.generation, "what has been entered stays");
 }
 
