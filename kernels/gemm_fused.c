@@ -222,10 +222,10 @@ static cublasStatus_t compute(struct slr_ring *ring, const struct slr_gather *g,
     if (await(ring, g, walk, part, &gemm, &peer, &chunk) != SLR_OK)
         return CUBLAS_STATUS_EXECUTION_FAILED;
     if (peer >= 0)
-        slr_timing_did(ring->timing, SLR_TRACK_APP, g->stream, SLR_SPAN_WAIT, peer, (int)chunk, 0);
+        slr_timing_did(ring->now.timing, SLR_TRACK_APP, g->stream, SLR_SPAN_WAIT, peer, (int)chunk, 0);
     cublasStatus_t r = slr_gemm_part(&gemm, &walk->split, part->col, part->cols);
     if (r == CUBLAS_STATUS_SUCCESS)
-        slr_timing_did(ring->timing, SLR_TRACK_APP, g->stream, SLR_SPAN_GEMM, -1, (int)index, 0);
+        slr_timing_did(ring->now.timing, SLR_TRACK_APP, g->stream, SLR_SPAN_GEMM, -1, (int)index, 0);
     return r;
 }
 
@@ -236,14 +236,14 @@ static cublasStatus_t redo(struct slr_ring *ring, CUstream stream, const struct 
                            cublasStatus_t refused)
 {
     cublasStatus_t r = whole_instead(gemm, split, walk, done, stream, refused);
-    slr_timing_did(ring->timing, SLR_TRACK_APP, stream, SLR_SPAN_GEMM, -1, (int)done, 0);
+    slr_timing_did(ring->now.timing, SLR_TRACK_APP, stream, SLR_SPAN_GEMM, -1, (int)done, 0);
     return r;
 }
 
 static enum slr_status await_vacated(struct slr_ring *ring, CUstream stream)
 {
     SLR_TRY(slr_ring_wait_own(ring, stream));
-    slr_timing_did(ring->timing, SLR_TRACK_APP, stream, SLR_SPAN_WAIT, ring->rank, 0, 0);
+    slr_timing_did(ring->now.timing, SLR_TRACK_APP, stream, SLR_SPAN_WAIT, ring->rank, 0, 0);
     return SLR_OK;
 }
 
@@ -258,7 +258,7 @@ cublasStatus_t slr_gemm_fused(struct slr_ring *ring, const struct slr_gather *g,
     /* Asked before anything is enqueued: until then the whole GEMM costs nothing extra. */
     if (!all_ready(begin, gemm, split))
         return CUBLAS_STATUS_NOT_SUPPORTED;
-    slr_timing_mark(ring->timing, SLR_TRACK_APP, g->stream);
+    slr_timing_mark(ring->now.timing, SLR_TRACK_APP, g->stream);
     /* What the parts write may be what the shard has moved out of. */
     if (g->vacated && await_vacated(ring, g->stream) != SLR_OK)
         return CUBLAS_STATUS_EXECUTION_FAILED;

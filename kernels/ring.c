@@ -20,7 +20,7 @@ static int owner_at(const struct slr_ring *ring, int step)
 
 static void did(struct slr_ring *ring, enum slr_span_kind kind, int peer, uint32_t piece, size_t bytes)
 {
-    slr_timing_did(ring->timing, SLR_TRACK_PUBLISH, ring->publish, kind, peer, (int)piece, bytes);
+    slr_timing_did(ring->now.timing, SLR_TRACK_PUBLISH, ring->publish, kind, peer, (int)piece, bytes);
 }
 
 /* The slot is free when its readers have copied the piece that was there. In the first pieces of a
@@ -44,7 +44,7 @@ static enum slr_status stage(struct slr_ring *ring, const struct slr_gather *g, 
     size_t bytes = slr_plan_piece_bytes(&g->plan, piece);
     CUdeviceptr from = g->send + slr_plan_piece_begin(&g->plan, piece);
     CUdeviceptr to = ring->slots[ring->rank] + slr_slot_at(ring, seq);
-    slr_timing_mark(ring->timing, SLR_TRACK_PUBLISH, ring->publish);
+    slr_timing_mark(ring->now.timing, SLR_TRACK_PUBLISH, ring->publish);
     SLR_TRY(await_slot(ring, g, seq, piece));
     did(ring, SLR_SPAN_WAIT, -1, piece, 0);
     SLR_TRY(SLR_CU(cuMemcpyAsync, to, from, bytes, ring->publish));
@@ -71,7 +71,7 @@ static int reader_at(const struct slr_ring *ring, int step)
 
 static enum slr_status correct_peer(struct slr_ring *ring, const struct slr_gather *g, uint32_t last, int peer)
 {
-    slr_timing_mark(ring->timing, SLR_TRACK_PUBLISH, ring->publish);
+    slr_timing_mark(ring->now.timing, SLR_TRACK_PUBLISH, ring->publish);
     /* Behind the wrong bytes, which must not come last, and what used the buffer before the gather. */
     struct slr_memops m;
     m.count = 0;
@@ -97,7 +97,7 @@ static enum slr_status correct(struct slr_ring *ring, const struct slr_gather *g
 
 static void pull_did(struct slr_ring *ring, enum slr_span_kind kind, int peer, uint32_t piece, size_t bytes)
 {
-    slr_timing_did(ring->timing, SLR_TRACK_PULL, ring->pull, kind, peer, (int)piece, bytes);
+    slr_timing_did(ring->now.timing, SLR_TRACK_PULL, ring->pull, kind, peer, (int)piece, bytes);
 }
 
 static bool ends_chunk(const struct slr_plan *p, uint32_t piece)
@@ -121,7 +121,7 @@ static enum slr_status meet(struct slr_ring *ring, const struct slr_gather *g, u
 {
     struct slr_memops m;
     m.count = 0;
-    slr_timing_mark(ring->timing, SLR_TRACK_PULL, ring->pull);
+    slr_timing_mark(ring->now.timing, SLR_TRACK_PULL, ring->pull);
     for (int step = 1; step < ring->nranks; step++)
         offer(ring, g, &m, owner_at(ring, step), last);
     for (int step = 1; step < ring->nranks; step++) {
@@ -143,7 +143,7 @@ static enum slr_status await_owner(struct slr_ring *ring, const struct slr_gathe
     if (slr_source_of(g, owner) == SLR_FROM_SLOT && piece > 0) {
         struct slr_memops m;
         m.count = 0;
-        slr_timing_mark(ring->timing, SLR_TRACK_PULL, ring->pull);
+        slr_timing_mark(ring->now.timing, SLR_TRACK_PULL, ring->pull);
         slr_memops_await_ready(&m, ring, owner, slr_ready_value(seq, 0));
         SLR_TRY(slr_memops_put(ring, &m, ring->pull));
         pull_did(ring, SLR_SPAN_WAIT, owner, piece, 0);
@@ -193,7 +193,7 @@ static enum slr_status pull_step(struct slr_ring *ring, const struct slr_gather 
 
 static enum slr_status pull_piece(struct slr_ring *ring, const struct slr_gather *g, uint32_t first, uint32_t piece)
 {
-    slr_timing_mark(ring->timing, SLR_TRACK_PULL, ring->pull);
+    slr_timing_mark(ring->now.timing, SLR_TRACK_PULL, ring->pull);
     for (int step = 1; step < ring->nranks; step++)
         SLR_TRY(pull_step(ring, g, first + piece, piece, step));
     return SLR_OK;
@@ -212,26 +212,26 @@ static bool can_be_whole(const struct slr_ring *ring, const struct slr_gather *g
  * them, and so are events. */
 static enum slr_status pull_whole(struct slr_ring *ring, const struct slr_gather *g, uint32_t last)
 {
-    slr_timing_mark(ring->timing, SLR_TRACK_PULL, ring->pull);
+    slr_timing_mark(ring->now.timing, SLR_TRACK_PULL, ring->pull);
     for (int step = 1; step < ring->nranks; step++) {
         SLR_TRY(pull(ring, g, last, owner_at(ring, step), 0, g->plan.shard));
-        if (!ring->once || step + 1 == ring->nranks)
-            SLR_TRY(SLR_CU(cuEventRecord, slr_chunk_event(ring, ring->chunks - 1, step), ring->pull));
+        if (!ring->now.once || step + 1 == ring->nranks)
+            SLR_TRY(SLR_CU(cuEventRecord, slr_chunk_event(ring, ring->now.chunks - 1, step), ring->pull));
     }
     return SLR_OK;
 }
 
 static enum slr_status grow_events(struct slr_ring *ring, uint32_t want)
 {
-    if (want <= ring->chunk_events)
+    if (want <= ring->now.chunk_events)
         return SLR_OK;
     /* Never fewer again: what counts is the largest plan. */
-    CUevent *list = realloc(ring->chunk_event, want * sizeof *list);
+    CUevent *list = realloc(ring->now.chunk_event, want * sizeof *list);
     if (!list)
         return SLR_NOMEM;
-    ring->chunk_event = list;
-    for (; ring->chunk_events < want; ring->chunk_events++)
-        SLR_TRY(SLR_CU(cuEventCreate, &list[ring->chunk_events], CU_EVENT_DISABLE_TIMING));
+    ring->now.chunk_event = list;
+    for (; ring->now.chunk_events < want; ring->now.chunk_events++)
+        SLR_TRY(SLR_CU(cuEventCreate, &list[ring->now.chunk_events], CU_EVENT_DISABLE_TIMING));
     return SLR_OK;
 }
 
@@ -250,11 +250,11 @@ static CUstream own_stream(const struct slr_ring *ring, const struct slr_gather 
 
 static enum slr_status copy_own(struct slr_ring *ring, const struct slr_gather *g, CUdeviceptr from, CUstream on)
 {
-    slr_timing_mark(ring->timing, SLR_TRACK_APP, on);
+    slr_timing_mark(ring->now.timing, SLR_TRACK_APP, on);
     SLR_TRY(SLR_CU(cuMemcpyAsync, slr_gather_own(g, ring->rank), from, g->plan.shard, on));
-    slr_timing_did(ring->timing, SLR_TRACK_APP, on, SLR_SPAN_OWN, -1, -1, g->plan.shard);
-    ring->own_copied = on == ring->tail ? ring->finished : ring->owned;
-    return on == ring->tail ? SLR_OK : SLR_CU(cuEventRecord, ring->owned, on);
+    slr_timing_did(ring->now.timing, SLR_TRACK_APP, on, SLR_SPAN_OWN, -1, -1, g->plan.shard);
+    ring->now.own_copied = on == ring->tail ? ring->now.finished : ring->now.owned;
+    return on == ring->tail ? SLR_OK : SLR_CU(cuEventRecord, ring->now.owned, on);
 }
 
 static enum slr_status copy_own_shard(struct slr_ring *ring, const struct slr_gather *g)
@@ -266,7 +266,7 @@ static enum slr_status copy_own_shard(struct slr_ring *ring, const struct slr_ga
 static enum slr_status vacate(struct slr_ring *ring, const struct slr_gather *g, bool sends)
 {
     SLR_TRY(copy_own(ring, g, g->vacated, ring->pull));
-    return sends ? SLR_CU(cuStreamWaitEvent, ring->publish, ring->owned, 0) : SLR_OK;
+    return sends ? SLR_CU(cuStreamWaitEvent, ring->publish, ring->now.owned, 0) : SLR_OK;
 }
 
 /* ---- the gather ---- */
@@ -346,13 +346,13 @@ static void await_readers(const struct slr_ring *ring, const struct slr_gather *
 static enum slr_status finish_tail(struct slr_ring *ring, const struct slr_gather *g, bool sends)
 {
     if (!slr_ring_in_place(ring, g) && own_stream(ring, g) != ring->tail)
-        SLR_TRY(SLR_CU(cuStreamWaitEvent, ring->tail, ring->owned, 0));
+        SLR_TRY(SLR_CU(cuStreamWaitEvent, ring->tail, ring->now.owned, 0));
     if (sends) {
         SLR_TRY(SLR_CU(cuEventRecord, ring->published, ring->publish));
         SLR_TRY(SLR_CU(cuStreamWaitEvent, ring->tail, ring->published, 0));
     }
-    slr_timing_did(ring->timing, SLR_TRACK_PULL, ring->tail, SLR_SPAN_WAIT, -1, (int)g->plan.pieces - 1, 0);
-    return SLR_CU(cuEventRecord, ring->finished, ring->tail);
+    slr_timing_did(ring->now.timing, SLR_TRACK_PULL, ring->tail, SLR_SPAN_WAIT, -1, (int)g->plan.pieces - 1, 0);
+    return SLR_CU(cuEventRecord, ring->now.finished, ring->tail);
 }
 
 static enum slr_status conclude(struct slr_ring *ring, const struct slr_gather *g, uint32_t last, bool sends)
@@ -371,16 +371,16 @@ static enum slr_status conclude(struct slr_ring *ring, const struct slr_gather *
     /* Late: no peer waits for it. */
     SLR_TRY(copy_own_shard(ring, g));
     await_settled(ring, g, &m, last);
-    ring->settling = m.count > 0 ? ring->finished : NULL;
+    ring->now.settling = m.count > 0 ? ring->now.finished : NULL;
     /* Alone where parts of a GEMM wait for that, else with what only the end needs. */
-    if (ring->settling && g->wanted != SLR_WANTS_NOTHING) {
+    if (ring->now.settling && g->wanted != SLR_WANTS_NOTHING) {
         SLR_TRY(slr_memops_put(ring, &m, ring->tail));
-        SLR_TRY(SLR_CU(cuEventRecord, ring->settled, ring->tail));
-        ring->settling = ring->settled;
+        SLR_TRY(SLR_CU(cuEventRecord, ring->now.settled, ring->tail));
+        ring->now.settling = ring->now.settled;
     }
     /* That event stands before the words, which no stream of this rank waits for. */
     SLR_TRY(SLR_CU(cuStreamWaitEvent, ring->tail, slr_last_event(ring), 0));
-    slr_timing_mark(ring->timing, SLR_TRACK_PULL, ring->tail);
+    slr_timing_mark(ring->now.timing, SLR_TRACK_PULL, ring->tail);
     await_readers(ring, g, &m, last);
     SLR_TRY(slr_memops_put(ring, &m, ring->tail));
     return finish_tail(ring, g, sends);
@@ -392,10 +392,10 @@ enum slr_status slr_ring_finish(struct slr_ring *ring, const struct slr_gather *
     unsigned deliveries = slr_ring_deliveries(ring, g);
     bool stages = slr_ring_stages(deliveries);
     slr_ring_expects(ring, g);
-    ring->chunks = g->plan.chunks;
-    ring->whole = g->wanted != SLR_WANTS_CHUNKS && can_be_whole(ring, g);
-    ring->once = ring->whole && g->wanted == SLR_WANTS_NOTHING;
-    ring->early = false;
+    ring->now.chunks = g->plan.chunks;
+    ring->now.whole = g->wanted != SLR_WANTS_CHUNKS && can_be_whole(ring, g);
+    ring->now.once = ring->now.whole && g->wanted == SLR_WANTS_NOTHING;
+    ring->now.early = false;
     SLR_TRY(meet(ring, g, first, last));
     if (ring->recorded)
         SLR_TRY(slr_record_staged(ring, g));
@@ -403,14 +403,14 @@ enum slr_status slr_ring_finish(struct slr_ring *ring, const struct slr_gather *
      * waits for the meeting. */
     if (g->wanted == SLR_WANTS_NOTHING && !slr_ring_in_place(ring, g))
         SLR_TRY(slr_ring_in_turn(ring, ring->pull, own_stream(ring, g)));
-    if (ring->whole)
+    if (ring->now.whole)
         SLR_TRY(pull_whole(ring, g, last));
     for (uint32_t piece = 0; piece < g->plan.pieces; piece++) {
-        if (!ring->whole)
+        if (!ring->now.whole)
             SLR_TRY(pull_piece(ring, g, first, piece));
         if (stages && piece + ahead < g->plan.pieces)
             SLR_TRY(stage(ring, g, first + piece + ahead, piece + ahead));
     }
-    ring->carrying = ring->restated = false;
+    ring->now.carrying = ring->now.restated = false;
     return conclude(ring, g, last, slr_ring_sends(deliveries));
 }

@@ -64,6 +64,26 @@ static inline size_t slr_plan_chunk_end(const struct slr_plan *plan, uint32_t q)
 struct slr_recorded;
 struct slr_timing;
 
+/* What streams wait for of one gather. The events are the ring's, recorded again by a later gather. */
+struct slr_arrival {
+    CUevent finished;   /* all that it does is over */
+    CUevent owned;      /* its own shard is there: copied, or added up */
+    CUevent own_copied; /* its own shard is copied; not where it was in place */
+    CUevent settled;
+    CUevent settling;     /* what it has expected is settled; NULL: nothing */
+    CUevent *chunk_event; /* [chunk * (nranks - 1) + step - 1] */
+    uint32_t chunk_events;
+    uint32_t chunks;           /* of one of its shards */
+    bool whole, once;          /* shards are copied whole, the last chunk's event stands for all; of all shards */
+    bool early;                /* somebody waits for a chunk that is not the last of its shard */
+    bool carrying;             /* slr_ring_carry has been called */
+    bool restated;             /* `finished` has been recorded behind all of the carrier's events */
+    struct slr_timing *timing; /* the caller's; NULL: it is not measured */
+};
+
+/* Gathers that are known apart while the streams behind them do not wait yet, most. */
+#define SLR_TOGETHER 16
+
 struct slr_ring {
     int rank, nranks;
     CUcontext ctx;                    /* of this rank's device; streams and events belong to it */
@@ -89,21 +109,12 @@ struct slr_ring {
     CUevent asked, apart;
     CUdeviceptr scratch;
     size_t scratch_bytes;
-    CUevent entry, published, settled, finished;
-    CUevent owned;        /* its own shard is there: copied, or added up */
-    CUevent before;       /* what stands on the application's stream without the gather: slr_ring_carry */
-    bool carrying;        /* that has been called for the latest gather */
-    bool restated;        /* `finished` has been recorded behind all of the carrier's events */
-    bool behind;          /* the entry of the next gather is behind it */
-    unsigned entries;     /* times that `entry` has been recorded since it began */
-    CUevent own_copied;   /* its own shard is copied; not where it was in place */
-    uint32_t chunks;      /* of one of its shards */
-    bool whole, once;     /* shards are copied whole, the last chunk's event stands for all; of all shards */
-    bool early;           /* somebody waits for a chunk that is not the last of its shard */
-    CUevent settling;     /* what it has expected is settled; NULL: nothing */
-    CUevent *chunk_event; /* of the latest gather, [chunk * (nranks - 1) + step - 1] */
-    uint32_t chunk_events;
-    struct slr_timing *timing;     /* of the latest gather, the caller's; NULL: it is not measured */
+    CUevent entry, published;
+    CUevent before;         /* what stands on the application's stream without the gather: slr_ring_carry */
+    bool behind;            /* the entry of the next gather is behind it */
+    unsigned entries;       /* times that `entry` has been recorded since it began */
+    struct slr_arrival now; /* of the latest gather, or other operation */
+    struct slr_arrival kept[SLR_TOGETHER - 1]; /* of earlier ones: slr_ring_keep */
     struct slr_recorded *recorded; /* its streams capture: the caller's (ring_record.h); NULL: they do not */
 };
 
@@ -162,6 +173,13 @@ static inline CUdeviceptr slr_gather_own(const struct slr_gather *g, int rank)
 {
     return g->recv + (size_t)rank * g->plan.shard;
 }
+
+/* The latest gather's arrival becomes ring->kept[at], so that the next gather does not record its events again. That
+ * one begins behind it, as any does. */
+enum slr_status slr_ring_keep(struct slr_ring *ring, unsigned at);
+
+/* Exchanges the two: functions of "the latest gather" are of the kept one until this is called again. */
+void slr_ring_swap(struct slr_ring *ring, unsigned at);
 
 /* Creates streams and events in `ring->ctx`, the current one. On failure nothing is left. */
 enum slr_status slr_ring_open(struct slr_ring *ring);
@@ -229,7 +247,7 @@ bool slr_ring_in_place(const struct slr_ring *ring, const struct slr_gather *g);
 enum slr_status slr_ring_wait_own(struct slr_ring *ring, CUstream stream);
 
 /* Makes `stream` wait until chunk `q` of the shard that arrives at step `step` (1 .. nranks - 1)
- * has been copied, at least. Notes in ring->early whether that was worth a chunk. */
+ * has been copied, at least. Notes in ring->now.early whether that was worth a chunk. */
 enum slr_status slr_ring_wait_chunk(struct slr_ring *ring, CUstream stream, uint32_t q, int step);
 
 bool slr_ring_idle(struct slr_ring *ring); /* true when nothing of this rank is in flight; also before slr_ring_open */

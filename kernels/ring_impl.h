@@ -62,13 +62,13 @@ static inline enum slr_source slr_source_of(const struct slr_gather *g, int peer
 /* Behind the copy of chunk `q` of the shard that arrives at `step`. */
 static inline CUevent slr_chunk_event(const struct slr_ring *ring, uint32_t q, int step)
 {
-    return ring->chunk_event[q * (uint32_t)(ring->nranks - 1) + (uint32_t)step - 1];
+    return ring->now.chunk_event[q * (uint32_t)(ring->nranks - 1) + (uint32_t)step - 1];
 }
 
 /* Behind all copies of the pull stream. */
 static inline CUevent slr_last_event(const struct slr_ring *ring)
 {
-    return slr_chunk_event(ring, ring->chunks - 1, ring->nranks - 1);
+    return slr_chunk_event(ring, ring->now.chunks - 1, ring->nranks - 1);
 }
 
 /* Before pieces are numbered: what has not been told anew for very many pieces is brought up, as

@@ -45,6 +45,15 @@ struct slr_plan slr_plan_make(size_t shard, int nranks, size_t slot, uint32_t wa
 
 /* ---- streams and events ---- */
 
+static enum slr_status open_arrival(struct slr_arrival *a)
+{
+    if (!a->owned)
+        SLR_TRY(SLR_CU(cuEventCreate, &a->owned, CU_EVENT_DISABLE_TIMING));
+    if (!a->settled)
+        SLR_TRY(SLR_CU(cuEventCreate, &a->settled, CU_EVENT_DISABLE_TIMING));
+    return a->finished ? SLR_OK : SLR_CU(cuEventCreate, &a->finished, CU_EVENT_DISABLE_TIMING);
+}
+
 static enum slr_status create_objects(struct slr_ring *ring)
 {
     int least = 0, greatest = 0;
@@ -59,10 +68,8 @@ static enum slr_status create_objects(struct slr_ring *ring)
     SLR_TRY(SLR_CU(cuStreamCreateWithPriority, &ring->own, CU_STREAM_NON_BLOCKING, least));
     SLR_TRY(SLR_CU(cuEventCreate, &ring->entry, CU_EVENT_DISABLE_TIMING));
     SLR_TRY(SLR_CU(cuEventCreate, &ring->published, CU_EVENT_DISABLE_TIMING));
-    SLR_TRY(SLR_CU(cuEventCreate, &ring->owned, CU_EVENT_DISABLE_TIMING));
-    SLR_TRY(SLR_CU(cuEventCreate, &ring->settled, CU_EVENT_DISABLE_TIMING));
     SLR_TRY(SLR_CU(cuEventCreate, &ring->before, CU_EVENT_DISABLE_TIMING));
-    return SLR_CU(cuEventCreate, &ring->finished, CU_EVENT_DISABLE_TIMING);
+    return open_arrival(&ring->now);
 }
 
 static void destroy_event(CUevent *ev)
@@ -79,6 +86,18 @@ static void destroy_stream(CUstream *s)
     *s = NULL;
 }
 
+static void close_arrival(struct slr_arrival *a)
+{
+    destroy_event(&a->owned);
+    destroy_event(&a->settled);
+    destroy_event(&a->finished);
+    for (uint32_t i = 0; i < a->chunk_events; i++)
+        destroy_event(&a->chunk_event[i]);
+    free(a->chunk_event);
+    a->chunk_event = NULL;
+    a->chunk_events = 0;
+}
+
 static void destroy_objects(struct slr_ring *ring)
 {
     destroy_stream(&ring->publish);
@@ -92,17 +111,12 @@ static void destroy_objects(struct slr_ring *ring)
     destroy_stream(&ring->aside);
     destroy_event(&ring->entry);
     destroy_event(&ring->published);
-    destroy_event(&ring->owned);
-    destroy_event(&ring->settled);
-    destroy_event(&ring->finished);
     destroy_event(&ring->before);
     destroy_event(&ring->asked);
     destroy_event(&ring->apart);
-    for (uint32_t i = 0; i < ring->chunk_events; i++)
-        destroy_event(&ring->chunk_event[i]);
-    free(ring->chunk_event);
-    ring->chunk_event = NULL;
-    ring->chunk_events = 0;
+    close_arrival(&ring->now);
+    for (unsigned i = 0; i < SLR_TOGETHER - 1; i++)
+        close_arrival(&ring->kept[i]);
 }
 
 enum slr_status slr_ring_open(struct slr_ring *ring)
@@ -112,6 +126,25 @@ enum slr_status slr_ring_open(struct slr_ring *ring)
         destroy_objects(ring);
     atomic_store(&ring->opened, s == SLR_OK);
     return s;
+}
+
+/* ---- several gathers ---- */
+
+void slr_ring_swap(struct slr_ring *ring, unsigned at)
+{
+    const struct slr_arrival latest = ring->now;
+    ring->now = ring->kept[at];
+    ring->kept[at] = latest;
+}
+
+enum slr_status slr_ring_keep(struct slr_ring *ring, unsigned at)
+{
+    /* slr_ring_begin_streams would, by the event that is given away. */
+    SLR_TRY(SLR_CU(cuStreamWaitEvent, ring->pull, ring->now.finished, 0));
+    SLR_TRY(open_arrival(&ring->kept[at]));
+    ring->behind = true;
+    slr_ring_swap(ring, at);
+    return SLR_OK;
 }
 
 /* The words of a rank to itself are used by no gather. */

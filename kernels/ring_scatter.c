@@ -159,10 +159,11 @@ static enum slr_status push(struct slr_ring *ring, const struct slr_scatter *s, 
         SLR_TRY(slr_memops_put(ring, &m, ring->publish));
     }
     if (part->done || s->earlier + index == 0)
-        slr_timing_did(ring->timing, SLR_TRACK_PUBLISH, ring->publish, SLR_SPAN_WAIT, to, s->earlier + index, 0);
+        slr_timing_did(ring->now.timing, SLR_TRACK_PUBLISH, ring->publish, SLR_SPAN_WAIT, to, s->earlier + index, 0);
     SLR_TRY(SLR_CU(cuMemcpyAsync, area(ring->slots[to], to, ring->rank, p->shard) + part->at,
                    s->send + (size_t)to * s->stride + part->at, part->bytes, ring->publish));
-    slr_timing_did(ring->timing, SLR_TRACK_PUBLISH, ring->publish, SLR_SPAN_PUSH, to, s->earlier + index, part->bytes);
+    slr_timing_did(ring->now.timing, SLR_TRACK_PUBLISH, ring->publish, SLR_SPAN_PUSH, to, s->earlier + index,
+                   part->bytes);
     if (there > 0)
         slr_memops_say_ready(&m, ring, to, slr_ready_value(first - 1 + there, 0));
     return slr_memops_put(ring, &m, ring->publish);
@@ -175,7 +176,7 @@ static enum slr_status push_all(struct slr_ring *ring, const struct slr_scatter 
     struct slr_memops m;
     m.count = 0;
     if (s->earlier == 0)
-        slr_timing_mark(ring->timing, SLR_TRACK_PUBLISH, ring->publish);
+        slr_timing_mark(ring->now.timing, SLR_TRACK_PUBLISH, ring->publish);
     for (int step = 1; step < ring->nranks; step++)
         if (s->length[peer_at(ring, step)] == 0)
             slr_memops_say_ready(&m, ring, peer_at(ring, step), slr_ready_value(first - 1 + s->plan.pieces, 0));
@@ -200,13 +201,13 @@ static enum slr_status open_slots(struct slr_ring *ring, const struct slr_scatte
     struct slr_memops m;
     m.count = 0;
     if (s->earlier == 0)
-        slr_timing_mark(ring->timing, SLR_TRACK_PULL, ring->pull);
+        slr_timing_mark(ring->now.timing, SLR_TRACK_PULL, ring->pull);
     for (int step = 1; step < ring->nranks; step++)
         slr_memops_wait(&m, slr_dflag(ring, SLR_FLAG_DONE, ring->rank, peer_at(ring, step)), first - 1);
     say_open(ring, &m, s->entry ? first : last);
     SLR_TRY(slr_memops_put(ring, &m, ring->pull));
     if (s->earlier == 0)
-        slr_timing_did(ring->timing, SLR_TRACK_PULL, ring->pull, SLR_SPAN_WAIT, -1, -1, 0);
+        slr_timing_did(ring->now.timing, SLR_TRACK_PULL, ring->pull, SLR_SPAN_WAIT, -1, -1, 0);
     return SLR_OK;
 }
 
@@ -249,10 +250,10 @@ static enum slr_status sum_part(struct slr_ring *ring, const struct slr_scatter 
     if (s->early)
         SLR_TRY(SLR_CU(cuStreamWaitEvent, ring->pull, part->done, 0));
     SLR_TRY(slr_memops_put(ring, m, ring->pull));
-    slr_timing_did(ring->timing, SLR_TRACK_PULL, ring->pull, SLR_SPAN_WAIT, -1, s->earlier + index, 0);
+    slr_timing_did(ring->now.timing, SLR_TRACK_PULL, ring->pull, SLR_SPAN_WAIT, -1, s->earlier + index, 0);
     SLR_TRY(slr_reduce(s->reduce, ring->pull, s->type, (void *)(uintptr_t)(s->recv + part->at), (void *)(uintptr_t)also,
                        in, ring->nranks, part->bytes / s->elem, s->divisor, BLOCKS));
-    slr_timing_did(ring->timing, SLR_TRACK_PULL, ring->pull, SLR_SPAN_SUM, -1, s->earlier + index, part->bytes);
+    slr_timing_did(ring->now.timing, SLR_TRACK_PULL, ring->pull, SLR_SPAN_SUM, -1, s->earlier + index, part->bytes);
     return s->all ? spread(ring, s, first, part) : SLR_OK;
 }
 
@@ -302,14 +303,15 @@ static enum slr_status copy_sums(struct slr_ring *ring, const struct slr_scatter
                             first - 1 + pieces_touched(s, &part[o]));
     }
     SLR_TRY(slr_memops_put(ring, &m, ring->own));
-    slr_timing_did(ring->timing, SLR_TRACK_COPY, ring->own, SLR_SPAN_WAIT, -1, s->earlier + index, 0);
+    slr_timing_did(ring->now.timing, SLR_TRACK_COPY, ring->own, SLR_SPAN_WAIT, -1, s->earlier + index, 0);
     for (int step = 1; step < ring->nranks; step++) {
         const struct slr_scatter_part *p = &part[peer_at(ring, step)];
         if (p->bytes == 0)
             continue;
         SLR_TRY(SLR_CU(cuMemcpyAsync, s->all + (size_t)p->shard * s->stride + p->at, ring->slots[p->shard] + p->at,
                        p->bytes, ring->own));
-        slr_timing_did(ring->timing, SLR_TRACK_COPY, ring->own, SLR_SPAN_PULL, p->shard, s->earlier + index, p->bytes);
+        slr_timing_did(ring->now.timing, SLR_TRACK_COPY, ring->own, SLR_SPAN_PULL, p->shard, s->earlier + index,
+                       p->bytes);
     }
     return SLR_OK;
 }
@@ -320,7 +322,7 @@ static enum slr_status copy_all(struct slr_ring *ring, const struct slr_scatter 
     int index = 0;
     if (s->entry && !s->early)
         SLR_TRY(SLR_CU(cuStreamWaitEvent, ring->own, s->entry, 0));
-    slr_timing_mark(ring->timing, SLR_TRACK_COPY, ring->own);
+    slr_timing_mark(ring->now.timing, SLR_TRACK_COPY, ring->own);
     for (unsigned i = 0; i < s->parts; i++)
         if (s->part[i].shard == 0)
             SLR_TRY(copy_sums(ring, s, first, s->part[i].at, s->part[i].bytes, index++));
@@ -335,8 +337,8 @@ static enum slr_status conclude(struct slr_ring *ring, const struct slr_scatter 
     for (int step = 1; step < ring->nranks; step++)
         slr_memops_write(&m, slr_dflag(ring, SLR_FLAG_DONE, peer_at(ring, step), ring->rank), last);
     SLR_TRY(slr_memops_put(ring, &m, read));
-    SLR_TRY(SLR_CU(cuEventRecord, ring->owned, read));
-    SLR_TRY(SLR_CU(cuStreamWaitEvent, ring->tail, ring->owned, 0));
+    SLR_TRY(SLR_CU(cuEventRecord, ring->now.owned, read));
+    SLR_TRY(SLR_CU(cuStreamWaitEvent, ring->tail, ring->now.owned, 0));
     /* What stands behind it in a graph may fill the slots without asking (ring_staged.c). */
     for (int step = 1; step < ring->nranks && ring->recorded && s->all; step++)
         slr_memops_wait(&m, slr_dflag(ring, SLR_FLAG_DONE, ring->rank, peer_at(ring, step)), last);
@@ -345,7 +347,7 @@ static enum slr_status conclude(struct slr_ring *ring, const struct slr_scatter 
     SLR_TRY(slr_memops_put(ring, &m, ring->tail));
     SLR_TRY(SLR_CU(cuEventRecord, ring->published, ring->publish));
     SLR_TRY(SLR_CU(cuStreamWaitEvent, ring->tail, ring->published, 0));
-    return SLR_CU(cuEventRecord, ring->finished, ring->tail);
+    return SLR_CU(cuEventRecord, ring->now.finished, ring->tail);
 }
 
 void slr_ring_scatter_number(struct slr_ring *ring, const struct slr_plan *plan, bool all)
@@ -368,8 +370,8 @@ enum slr_status slr_ring_scatter(struct slr_ring *ring, const struct slr_scatter
     slr_ring_scatter_number(ring, &s->plan, s->all != 0);
     if (s->all && !ring->recorded) /* sums, which peers read */
         ring->staged = last;
-    ring->carrying = ring->restated = false;
-    ring->settling = NULL;
+    ring->now.carrying = ring->now.restated = false;
+    ring->now.settling = NULL;
     SLR_TRY(slr_ring_begin_streams(ring, true, s->all != 0));
     SLR_TRY(open_slots(ring, s, first, last));
     /* The order in which nodes of a graph were captured is nothing. And a word that is written beside a large copy takes as

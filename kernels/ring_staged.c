@@ -25,7 +25,7 @@ static uint32_t end_of(const struct slr_gather *g, uint32_t from)
 
 static enum slr_status fill_slots(struct slr_ring *ring, const struct slr_gather *g, CUstream stream, uint32_t from)
 {
-    slr_timing_mark(ring->timing, SLR_TRACK_PUBLISH, stream);
+    slr_timing_mark(ring->now.timing, SLR_TRACK_PUBLISH, stream);
     for (uint32_t piece = from; piece < end_of(g, from); piece++) {
         struct slr_recorded_node copy = {.way = SLR_NODE_STAGES,
                                          .piece = piece,
@@ -36,15 +36,15 @@ static enum slr_status fill_slots(struct slr_ring *ring, const struct slr_gather
         copy.way = SLR_NODE_TWINS;
         if (ring->twin)
             SLR_TRY(slr_record_slot_copy(ring, stream, &copy));
-        slr_timing_did(ring->timing, SLR_TRACK_PUBLISH, stream, SLR_SPAN_STAGE, -1, (int)piece, copy.bytes);
+        slr_timing_did(ring->now.timing, SLR_TRACK_PUBLISH, stream, SLR_SPAN_STAGE, -1, (int)piece, copy.bytes);
     }
     return SLR_OK;
 }
 
 static void took(struct slr_ring *ring, const struct slr_recorded_node *copy)
 {
-    if (ring->timing)
-        slr_timing_did_on(ring->timing, SLR_TRACK_PULL, ring->tail,
+    if (ring->now.timing)
+        slr_timing_did_on(ring->now.timing, SLR_TRACK_PULL, ring->tail,
                           (struct slr_timed_span){.kind = SLR_SPAN_PULL,
                                                   .peer = copy->peer,
                                                   .piece = (int)copy->piece,
@@ -54,7 +54,7 @@ static void took(struct slr_ring *ring, const struct slr_recorded_node *copy)
 
 static enum slr_status copy_from_slots(struct slr_ring *ring, const struct slr_gather *g, uint32_t from)
 {
-    slr_timing_mark(ring->timing, SLR_TRACK_PULL, ring->tail);
+    slr_timing_mark(ring->now.timing, SLR_TRACK_PULL, ring->tail);
     for (uint32_t piece = from; piece < end_of(g, from); piece++)
         for (int step = 1; step < ring->nranks; step++) {
             const int owner = (ring->rank + step) % ring->nranks;
@@ -110,8 +110,8 @@ static enum slr_status settle_early(struct slr_ring *ring)
         if (peer != ring->rank)
             slr_memops_await_ready(&m, ring, peer, 0);
     SLR_TRY(slr_memops_put(ring, &m, ring->publish));
-    ring->settling = ring->settled;
-    return SLR_CU(cuEventRecord, ring->settled, ring->publish);
+    ring->now.settling = ring->now.settled;
+    return SLR_CU(cuEventRecord, ring->now.settled, ring->publish);
 }
 
 enum slr_status slr_record_staged(struct slr_ring *ring, const struct slr_gather *g)
@@ -162,9 +162,9 @@ static enum slr_status correct_recorded(struct slr_ring *ring, const struct slr_
 {
     for (int step = 1; step < ring->nranks; step++) {
         const int peer = (ring->rank - step + ring->nranks) % ring->nranks;
-        slr_timing_mark(ring->timing, SLR_TRACK_PUBLISH, ring->pull);
+        slr_timing_mark(ring->now.timing, SLR_TRACK_PUBLISH, ring->pull);
         SLR_TRY(slr_record_copy(ring, ring->pull, peer, SLR_NODE_CORRECTS, g->send, 0, g->plan.shard));
-        slr_timing_did(ring->timing, SLR_TRACK_PUBLISH, ring->pull, SLR_SPAN_PUSH, peer, 0, g->plan.shard);
+        slr_timing_did(ring->now.timing, SLR_TRACK_PUBLISH, ring->pull, SLR_SPAN_PUSH, peer, 0, g->plan.shard);
     }
     return SLR_OK;
 }
@@ -174,9 +174,9 @@ enum slr_status slr_record_rest(struct slr_ring *ring, const struct slr_gather *
     SLR_TRY(SLR_CU(cuStreamWaitEvent, ring->pull, ring->published, 0));
     SLR_TRY(put_done(ring));
     SLR_TRY(correct_recorded(ring, g));
-    slr_timing_mark(ring->timing, SLR_TRACK_PULL, ring->pull);
+    slr_timing_mark(ring->now.timing, SLR_TRACK_PULL, ring->pull);
     SLR_TRY(put_end(ring));
     SLR_TRY(SLR_CU(cuEventRecord, ring->published, ring->pull));
     SLR_TRY(SLR_CU(cuStreamWaitEvent, ring->tail, ring->published, 0));
-    return SLR_CU(cuStreamWaitEvent, ring->tail, ring->settled, 0);
+    return SLR_CU(cuStreamWaitEvent, ring->tail, ring->now.settled, 0);
 }

@@ -46,7 +46,7 @@ enum slr_status slr_ring_begin_streams(struct slr_ring *ring, bool publish, bool
     bool one = ring->behind && ring->entries == 1;
     CUevent begin = one ? ring->entry : ring->published;
     if (!ring->behind)
-        SLR_TRY(SLR_CU(cuStreamWaitEvent, ring->pull, ring->finished, 0));
+        SLR_TRY(SLR_CU(cuStreamWaitEvent, ring->pull, ring->now.finished, 0));
     ring->behind = false;
     ring->entries = 0;
     if (!one && (publish || own))
@@ -78,9 +78,9 @@ enum slr_status slr_ring_await_slots(struct slr_ring *ring, CUstream stream)
 
 enum slr_status slr_ring_launched(struct slr_ring *ring, CUevent behind)
 {
-    ring->carrying = ring->restated = false;
+    ring->now.carrying = ring->now.restated = false;
     SLR_TRY(SLR_CU(cuStreamWaitEvent, ring->tail, behind, 0));
-    return SLR_CU(cuEventRecord, ring->finished, ring->tail);
+    return SLR_CU(cuEventRecord, ring->now.finished, ring->tail);
 }
 
 /* ---- behind a gather ---- */
@@ -88,10 +88,10 @@ enum slr_status slr_ring_launched(struct slr_ring *ring, CUevent behind)
 enum slr_status slr_ring_join(struct slr_ring *ring, CUstream stream)
 {
     /* The carrier has waited for the gather, so it now stands for the carrier's events as well. */
-    if (ring->carrying && !ring->restated)
-        SLR_TRY(SLR_CU(cuEventRecord, ring->finished, ring->carrier));
-    ring->restated = ring->carrying;
-    return SLR_CU(cuStreamWaitEvent, stream, ring->finished, 0);
+    if (ring->now.carrying && !ring->now.restated)
+        SLR_TRY(SLR_CU(cuEventRecord, ring->now.finished, ring->carrier));
+    ring->now.restated = ring->now.carrying;
+    return SLR_CU(cuStreamWaitEvent, stream, ring->now.finished, 0);
 }
 
 /* By streams, as the event may be recorded again meanwhile for another meaning. */
@@ -105,23 +105,23 @@ CUresult slr_ring_query(const struct slr_ring *ring, bool carried, bool aside)
 
 enum slr_status slr_ring_join_measured(struct slr_ring *ring, CUstream stream)
 {
-    slr_timing_mark(ring->timing, SLR_TRACK_APP, stream);
+    slr_timing_mark(ring->now.timing, SLR_TRACK_APP, stream);
     SLR_TRY(slr_ring_join(ring, stream));
-    slr_timing_did(ring->timing, SLR_TRACK_APP, stream, SLR_SPAN_WAIT, -1, -1, 0);
+    slr_timing_did(ring->now.timing, SLR_TRACK_APP, stream, SLR_SPAN_WAIT, -1, -1, 0);
     return SLR_OK;
 }
 
 enum slr_status slr_ring_carry(struct slr_ring *ring, CUstream stream, bool again)
 {
-    ring->restated = false; /* an event is about to be recorded there */
-    if (ring->carrying && !again)
+    ring->now.restated = false; /* an event is about to be recorded there */
+    if (ring->now.carrying && !again)
         return SLR_OK;
     /* The carrier waits for both, so its events complete when a plain gather would have been
      * over. */
     SLR_TRY(SLR_CU(cuEventRecord, ring->before, stream));
     SLR_TRY(SLR_CU(cuStreamWaitEvent, ring->carrier, ring->before, 0));
-    SLR_TRY(SLR_CU(cuStreamWaitEvent, ring->carrier, ring->finished, 0));
-    ring->carrying = true;
+    SLR_TRY(SLR_CU(cuStreamWaitEvent, ring->carrier, ring->now.finished, 0));
+    ring->now.carrying = true;
     return SLR_OK;
 }
 
@@ -132,16 +132,16 @@ enum slr_status slr_ring_wait_before(struct slr_ring *ring, CUstream stream)
 
 enum slr_status slr_ring_wait_own(struct slr_ring *ring, CUstream stream)
 {
-    return SLR_CU(cuStreamWaitEvent, stream, ring->own_copied, 0);
+    return SLR_CU(cuStreamWaitEvent, stream, ring->now.own_copied, 0);
 }
 
 enum slr_status slr_ring_wait_chunk(struct slr_ring *ring, CUstream stream, uint32_t q, int step)
 {
-    if (ring->settling)
-        SLR_TRY(SLR_CU(cuStreamWaitEvent, stream, ring->settling, 0));
-    ring->early |= q + 1 < ring->chunks;
-    CUevent copied = ring->once    ? slr_last_event(ring)
-                     : ring->whole ? slr_chunk_event(ring, ring->chunks - 1, step)
-                                   : slr_chunk_event(ring, q, step);
+    if (ring->now.settling)
+        SLR_TRY(SLR_CU(cuStreamWaitEvent, stream, ring->now.settling, 0));
+    ring->now.early |= q + 1 < ring->now.chunks;
+    CUevent copied = ring->now.once    ? slr_last_event(ring)
+                     : ring->now.whole ? slr_chunk_event(ring, ring->now.chunks - 1, step)
+                                       : slr_chunk_event(ring, q, step);
     return SLR_CU(cuStreamWaitEvent, stream, copied, 0);
 }

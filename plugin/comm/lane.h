@@ -17,6 +17,7 @@
 struct slr_comm;
 struct slr_gemm;
 struct slr_lane;
+struct slr_member;
 struct slr_order;
 struct slr_pending;
 
@@ -36,8 +37,9 @@ struct slr_lane_kind {
     bool (*takes)(const struct slr_lane *lane, CUstream stream);
     /* How many parts the GEMM is to have that consumes the gather, as its A or its B; 1: it stays whole; 0: by the
      * pace. */
-    uint32_t (*parts)(const struct slr_lane *lane, const struct slr_gemm *gemm, bool on_a);
-    void (*fusing)(struct slr_lane *lane, enum slr_fusing what, CUstream stream);
+    uint32_t (*parts)(const struct slr_lane *lane, const struct slr_member *m, const struct slr_gemm *gemm, bool on_a);
+    /* The ring is turned to the gather (slr_pending_turn_to). */
+    void (*fusing)(struct slr_lane *lane, const struct slr_member *m, enum slr_fusing what, CUstream stream);
 };
 
 struct slr_lane {

@@ -101,46 +101,58 @@ struct consumer {
     CUcontext ctx;
 };
 
-/* Whether the GEMM could consume the pending gather: held by its stream, same context, one operand
+/* The first of the gathers that the holder holds and that one operand is the receive buffer of; as many as there are:
+ * none. */
+static unsigned consumed_by(const struct slr_lane *lane, const struct slr_holder *h, const struct slr_gemm *gemm)
+{
+    unsigned i = h->from;
+    for (; i < lane->pending->members; i++) {
+        const CUdeviceptr recv = lane->pending->member[i].gather.recv;
+        if ((uintptr_t)gemm->a == recv || (uintptr_t)gemm->b == recv)
+            break;
+    }
+    return i;
+}
+
+/* Whether the GEMM could consume a pending gather: held by its stream, same context, one operand
  * is the receive buffer. */
 static bool could_consume(struct slr_lane *lane, void *consumer)
 {
     const struct consumer *x = consumer;
-    CUdeviceptr recv = lane->pending->gather.recv;
-    return slr_pending_holder(lane, x->stream) && lane->ring.ctx == x->ctx &&
-           ((uintptr_t)x->gemm->a == recv || (uintptr_t)x->gemm->b == recv);
+    const struct slr_holder *h = slr_pending_holder(lane, x->stream);
+    return h && lane->ring.ctx == x->ctx && consumed_by(lane, h, x->gemm) < lane->pending->members;
 }
 
 /* Whether a sum over the gathered dimension is to be split, and is worth it. */
-static enum slr_reason may_sum(const struct slr_lane *lane, const struct slr_gemm *gemm, struct slr_gemm_split *split)
+static enum slr_reason may_sum(const struct slr_lane *lane, const struct slr_gather *g, const struct slr_gemm *gemm,
+                               struct slr_gemm_split *split)
 {
     enum slr_reason r = slr_gemm_may_sum(gemm, (enum slr_sums)slr_get(SLR_S_SPLIT_K));
     split->needs_all = r != SLR_R_FUSED;
     if (split->needs_all)
         return r;
     split->head = flop_beside(lane) / slr_parts_flop(gemm) * (double)gemm->k;
-    return slr_parts_several(
-               slr_parts_of(&lane->pending->gather.plan, split, lane->ring.rank, lane->ring.nranks, split->pace))
+    return slr_parts_several(slr_parts_of(&g->plan, split, lane->ring.rank, lane->ring.nranks, split->pace))
                ? SLR_R_FUSED
                : SLR_R_JOIN_SUM_SHORT;
 }
 
 /* Whether there is more than one part: where they can begin is restricted. */
-static bool has_parts(const struct slr_lane *lane, const struct slr_gemm_split *split)
+static bool has_parts(const struct slr_lane *lane, const struct slr_gather *g, const struct slr_gemm_split *split)
 {
-    return split->quantum <= 1 || slr_parts_several(slr_parts_of(&lane->pending->gather.plan, split, lane->ring.rank,
-                                                                 lane->ring.nranks, split->pace));
+    return split->quantum <= 1 ||
+           slr_parts_several(slr_parts_of(&g->plan, split, lane->ring.rank, lane->ring.nranks, split->pace));
 }
 
 /* How the GEMM splits. *overwrites: it does, but for that it writes where the application has, or had, the shard that
  * this rank sends. */
-static enum slr_reason find_split(const struct slr_lane *lane, const struct slr_gemm *gemm,
+static enum slr_reason find_split(const struct slr_lane *lane, const struct slr_gather *g, const struct slr_gemm *gemm,
                                   struct slr_gemm_split *split, bool *overwrites)
 {
-    enum slr_reason r = slr_gemm_split_find(gemm, &lane->pending->gather, lane->ring.nranks, split);
+    enum slr_reason r = slr_gemm_split_find(gemm, g, lane->ring.nranks, split);
     if (r != SLR_R_JOIN_OVERLAP)
         return r;
-    struct slr_gather moved = lane->pending->gather;
+    struct slr_gather moved = *g;
     moved.send = slr_gather_own(&moved, lane->ring.rank);
     moved.vacated = 0;
     r = slr_gemm_split_find(gemm, &moved, lane->ring.nranks, split);
@@ -149,8 +161,8 @@ static enum slr_reason find_split(const struct slr_lane *lane, const struct slr_
 }
 
 /* Settings first, as they cost nothing; then the shape. SLR_R_FUSED, or why the GEMM runs whole. */
-static enum slr_reason may_cut(const struct slr_lane *lane, struct slr_gemm *gemm, struct slr_gemm_split *split,
-                               bool *overwrites)
+static enum slr_reason may_cut(const struct slr_lane *lane, const struct slr_member *m, struct slr_gemm *gemm,
+                               struct slr_gemm_split *split, bool *overwrites)
 {
     if (!slr_get(SLR_S_FUSE))
         return SLR_R_JOIN_NO_FUSE;
@@ -160,33 +172,34 @@ static enum slr_reason may_cut(const struct slr_lane *lane, struct slr_gemm *gem
         return SLR_R_JOIN_REGION;
     enum slr_reason r = slr_gemm_describe(gemm);
     if (r == SLR_R_FUSED)
-        r = find_split(lane, gemm, split, overwrites);
+        r = find_split(lane, &m->gather, gemm, split, overwrites);
     if (r == SLR_R_JOIN_ATTRIBUTE || r == SLR_R_JOIN_EPILOGUE)
         gemm->attribute = gemm->attribute ? gemm->attribute : split->attribute;
     if (r != SLR_R_FUSED)
         return r;
-    split->parts = slr_get(SLR_S_PARTS) ? (uint32_t)slr_get(SLR_S_PARTS) : lane->kind->parts(lane, gemm, split->on_a);
+    split->parts =
+        slr_get(SLR_S_PARTS) ? (uint32_t)slr_get(SLR_S_PARTS) : lane->kind->parts(lane, m, gemm, split->on_a);
     if (split->parts == 1)
         return SLR_R_JOIN_WHOLE;
     /* How fast the GEMM consumes the gathered operand decides how finely it is cut. */
     split->pace = slr_parts_pace(slr_gemm_split_elem(split), split->other, (double)slr_get(SLR_S_FLOP_PER_BYTE));
     if (split->sums)
-        return may_sum(lane, gemm, split);
-    return has_parts(lane, split) ? SLR_R_FUSED : SLR_R_JOIN_SHAPE;
+        return may_sum(lane, &m->gather, gemm, split);
+    return has_parts(lane, &m->gather, split) ? SLR_R_FUSED : SLR_R_JOIN_SHAPE;
 }
 
-static enum slr_reason may_fuse(struct slr_lane *lane, struct slr_gemm *gemm, const struct slr_holder *h,
-                                struct slr_gemm_split *split)
+static enum slr_reason may_fuse(struct slr_lane *lane, const struct slr_member *m, struct slr_gemm *gemm,
+                                const struct slr_holder *h, struct slr_gemm_split *split)
 {
     bool overwrites = false;
-    const enum slr_reason r = may_cut(lane, gemm, split, &overwrites);
+    const enum slr_reason r = may_cut(lane, m, gemm, split, &overwrites);
     if (r == SLR_R_FUSED && h->aside && !slr_gemms_apart(&lane->pending->aside, gemm))
         return SLR_R_JOIN_OVERLAP;
     if (r != SLR_R_FUSED || !overwrites)
         return r;
     /* The next one with these buffers sends its shard from elsewhere; this one may do so already. */
-    lane->kind->fusing(lane, SLR_FUSING_OVERWRITES, h->stream);
-    return lane->pending->gather.vacated ? SLR_R_FUSED : SLR_R_JOIN_OVERLAP;
+    lane->kind->fusing(lane, m, SLR_FUSING_OVERWRITES, h->stream);
+    return m->gather.vacated ? SLR_R_FUSED : SLR_R_JOIN_OVERLAP;
 }
 
 /* The gathered operand, and its op. */
@@ -213,10 +226,10 @@ static const char *api_name(enum slr_gemm_api api)
     return names[api];
 }
 
-static void log_fused(const struct slr_lane *lane, const struct slr_gemm *gemm, const struct slr_gemm_split *s,
-                      unsigned parts, const struct slr_holder *h)
+static void log_fused(const struct slr_lane *lane, const struct slr_gather *g, const struct slr_gemm *gemm,
+                      const struct slr_gemm_split *s, unsigned parts, const struct slr_holder *h)
 {
-    const bool moved = lane->pending->gather.vacated;
+    const bool moved = g->vacated;
     uint64_t kind = (uint64_t)s->on_a | (uint64_t)h->origin << 1 | 4 | (uint64_t)s->sums << 3 | (uint64_t)moved << 4 |
                     (uint64_t)h->aside << 5 | (uint64_t)gemm->api << 8;
     uint64_t key = slr_mix(slr_mix((uint64_t)gemm->m << 32 ^ (uint64_t)gemm->n, (uint64_t)gemm->k),
@@ -225,8 +238,8 @@ static void log_fused(const struct slr_lane *lane, const struct slr_gemm *gemm, 
         slr_log(SLR_LOG_INFO, "fused",
                 "comm=%s crank=%d form=%s m=%lld n=%lld k=%lld shard=%zu parts=%u api=%s via=%s moved=%d aside=%d",
                 lane->comm->name, lane->ring.rank, form_name(s), (long long)gemm->m, (long long)gemm->n,
-                (long long)gemm->k, lane->pending->gather.plan.shard, parts, api_name(gemm->api),
-                h->origin ? "stream" : "event", (int)moved, (int)h->aside);
+                (long long)gemm->k, g->plan.shard, parts, api_name(gemm->api), h->origin ? "stream" : "event",
+                (int)moved, (int)h->aside);
 }
 
 /* The stream that the GEMM is to run on. */
@@ -249,28 +262,44 @@ static CUstream stream_of(const struct slr_gemm *gemm)
  * asks meanwhile sets `shown`, and then looks at `read` (pending_observe.c). */
 static bool send_stays(const struct slr_lane *lane, const struct slr_holder *h)
 {
-    return h->origin && !h->aside && !lane->ring.carrying && !lane->order->several &&
+    return h->origin && !h->aside && !lane->pending->carried && !lane->order->several &&
            !atomic_load(&lane->pending->shown);
 }
 
-/* `h`: the GEMM's stream. Returns true when the GEMM has been done and *result is what the application gets. */
-static bool fuse(struct slr_lane *lane, const struct slr_gemm *gemm, const struct slr_holder *h,
-                 const struct slr_gemm_split *split, cublasStatus_t *result)
+/* In how many parts; as slr_gemm_fused. What it comes to is told. */
+static unsigned in_parts(struct slr_lane *lane, unsigned i, const struct slr_gemm *gemm, const struct slr_holder *h,
+                         const struct slr_gemm_split *split, cublasStatus_t *result)
 {
-    const CUstream stream = h->stream;
+    const struct slr_member *m = &lane->pending->member[i];
     unsigned parts = 0;
-    struct slr_gather here = lane->pending->gather;
-    here.stream = stream; /* of the GEMM, to which an event may have carried the gather */
+    struct slr_gather here = m->gather;
+    here.stream = h->stream; /* of the GEMM, to which an event may have carried the gather */
     atomic_store(&lane->pending->read, true);
     here.send_stays = send_stays(lane, h);
     bool nvtx = slr_nvtx_begin("fused GEMM", form_name(split), here.plan.shard * (uint64_t)lane->ring.nranks);
+    slr_pending_turn_to(lane, i);
     *result = slr_gemm_fused(&lane->ring, &here, gemm, split, &parts);
     atomic_store(&lane->pending->read, false);
     slr_nvtx_end(nvtx);
-    if (parts == 0) { /* cuBLAS did not take the first part; it may take the whole */
-        lane->kind->fusing(lane, SLR_FUSING_REFUSED, stream);
-        return false;
+    if (parts == 0) /* cuBLAS did not take the first part; it may take the whole */
+        lane->kind->fusing(lane, m, SLR_FUSING_REFUSED, h->stream);
+    if (parts > SLR_GEMM_REDONE) {
+        lane->kind->fusing(lane, m, SLR_FUSING_DONE, h->stream);
+        SLR_WATCH(joined, lane, SLR_R_FUSED);
     }
+    slr_pending_turn_to(lane, i);
+    return parts;
+}
+
+/* `h`: the GEMM's stream; `i`: the gather. Returns true when the GEMM has been done and *result is what the application
+ * gets. */
+static bool fuse(struct slr_lane *lane, unsigned i, const struct slr_gemm *gemm, const struct slr_holder *h,
+                 const struct slr_gemm_split *split, cublasStatus_t *result)
+{
+    const CUstream stream = h->stream;
+    const unsigned parts = in_parts(lane, i, gemm, h, split, result);
+    if (parts == 0)
+        return false;
     if (parts == SLR_GEMM_REDONE) {
         /* A later part failed and all was done again behind a join of the GEMM's stream; other
          * holders are joined here. */
@@ -278,13 +307,11 @@ static bool fuse(struct slr_lane *lane, const struct slr_gemm *gemm, const struc
         return true;
     }
     slr_count(SLR_R_FUSED);
-    lane->kind->fusing(lane, SLR_FUSING_DONE, stream);
-    SLR_WATCH(joined, lane, SLR_R_FUSED);
     atomic_fetch_add(&slr_counters.gemms_chunks, parts);
-    log_fused(lane, gemm, split, parts, h);
+    log_fused(lane, &lane->pending->member[i].gather, gemm, split, parts, h);
     if (h->aside && slr_gemm_aside_join(&lane->ring, stream) != SLR_OK)
         *result = CUBLAS_STATUS_EXECUTION_FAILED;
-    slr_pending_consumed(lane, stream);
+    slr_pending_consumed(lane, stream, i);
     return true;
 }
 
@@ -302,25 +329,65 @@ static bool run_aside(struct slr_lane *lane, const struct slr_gemm *gemm, CUstre
     return done;
 }
 
-/* Under the lane's lock. What was joined meanwhile can have ended it. Returns true when the GEMM
- * has been done, *aside: by the ring; else *why says why not. */
-static bool consume(struct slr_lane *lane, struct slr_gemm *gemm, CUstream stream, enum slr_reason *why, bool *aside,
-                    cublasStatus_t *result)
+static bool apart(const struct slr_lane *lane, const struct slr_gather *g, const void *gemm)
 {
-    struct slr_gemm_split split = {.quantum = 1};
-    const struct slr_holder *h = slr_pending_holder(lane, stream);
-    if (!h)
-        return false;
-    *why = may_fuse(lane, gemm, h, &split);
-    if (*why != SLR_R_FUSED)
-        return *aside = split.needs_all && run_aside(lane, gemm, stream, result);
-    *why = SLR_R_JOIN_PART;
-    return fuse(lane, gemm, h, &split, result);
+    return slr_gemm_apart(gemm, g, lane->ring.nranks);
 }
 
-static bool apart(const struct slr_lane *lane, const void *gemm)
+/* How many of the gathers, from the first on, the GEMM that consumes member `i` needs, or uses the memory of, besides;
+ * 0: none. */
+static unsigned needs_besides(const struct slr_lane *lane, const struct slr_holder *h, unsigned i,
+                              const struct slr_gemm *gemm)
 {
-    return slr_gemm_apart(gemm, &lane->pending->gather, lane->ring.nranks);
+    unsigned n = lane->pending->members;
+    while (n > h->from && (n == i + 1 || apart(lane, &lane->pending->member[n - 1].gather, gemm)))
+        n--;
+    return n > h->from ? n : 0;
+}
+
+/* Of several gathers that are pending together: the stream waits for those before the GEMM's that it uses as well, as
+ * of scale factors. SLR_R_FUSED, or why it can not consume its own: it uses one behind that. */
+static enum slr_reason join_besides(struct slr_lane *lane, struct slr_holder *h, unsigned i, struct slr_gemm *gemm,
+                                    const struct slr_operation *op)
+{
+    if (lane->pending->members - h->from == 1)
+        return SLR_R_FUSED;
+    const enum slr_reason r = slr_gemm_describe(gemm);
+    if (r != SLR_R_FUSED)
+        return r;
+    const unsigned behind = needs_besides(lane, h, i, gemm);
+    if (behind > i)
+        return SLR_R_JOIN_OVERLAP;
+    if (behind > 0)
+        slr_pending_join_some(lane, h, behind, SLR_R_JOIN_OTHER_OP, op);
+    return SLR_R_FUSED;
+}
+
+/* Under the lane's lock. What was joined meanwhile can have ended it. Returns true when the GEMM
+ * has been done, *aside: by the ring; else *why says why not. */
+static bool consume(struct slr_lane *lane, struct slr_gemm *gemm, const struct slr_operation *op, enum slr_reason *why,
+                    bool *aside, cublasStatus_t *result)
+{
+    struct slr_gemm_split split = {.quantum = 1};
+    struct slr_holder *h = slr_pending_holder(lane, op->stream);
+    const unsigned i = h ? consumed_by(lane, h, gemm) : 0;
+    if (!h || i == lane->pending->members)
+        return false;
+    *why = join_besides(lane, h, i, gemm, op);
+    if (*why == SLR_R_FUSED)
+        *why = may_fuse(lane, &lane->pending->member[i], gemm, h, &split);
+    if (*why != SLR_R_FUSED)
+        return *aside = split.needs_all && i + 1 == lane->pending->members && run_aside(lane, gemm, op->stream, result);
+    *why = SLR_R_JOIN_PART;
+    return fuse(lane, i, gemm, h, &split, result);
+}
+
+static void overtake_apart(struct slr_operation *op, struct slr_gemm *gemm)
+{
+    if (slr_gemm_describe(gemm) != SLR_R_FUSED)
+        return;
+    op->overtakes = apart;
+    op->what = gemm;
 }
 
 /* The GEMM is an operation on its stream like any other, but for the gather that it may consume,
@@ -330,16 +397,16 @@ static void join_others(struct slr_operation *op, struct slr_gemm *gemm)
 {
     if (!slr_pending_observed(op))
         return;
-    if (slr_gemm_describe(gemm) == SLR_R_FUSED) {
-        op->overtakes = apart;
-        op->what = gemm;
-    }
+    overtake_apart(op, gemm);
     slr_pending_join_observed(op);
 }
 
 static bool meddles(struct slr_lane *lane, void *gemm)
 {
-    return !apart(lane, gemm);
+    for (unsigned i = 0; i < lane->pending->members; i++)
+        if (!apart(lane, &lane->pending->member[i].gather, gemm))
+            return true;
+    return false;
 }
 
 /* Its output may be sent in parts: no pending gather writes there. The GEMM's stream need not hold that one; the
@@ -374,7 +441,7 @@ cublasStatus_t slr_gemm_call(struct slr_gemm *gemm)
     join_others(&op, gemm);
     if (lane) {
         slr_lane_lock(lane);
-        done = consume(lane, gemm, x.stream, &why, &aside, &result);
+        done = consume(lane, gemm, &op, &why, &aside, &result);
         slr_lane_unlock(lane);
         ran_on = aside ? lane->comm : NULL;
         slr_lane_put(lane); /* it may end from here on */
@@ -383,6 +450,8 @@ cublasStatus_t slr_gemm_call(struct slr_gemm *gemm)
         op.of = NULL;
         op.why = why;
         op.attribute = why == SLR_R_JOIN_ATTRIBUTE || why == SLR_R_JOIN_EPILOGUE ? gemm->attribute : NULL;
+        if (lane) /* of several gathers it may use the first ones only */
+            overtake_apart(&op, gemm);
         slr_pending_join_observed(&op);
         /* One that was to consume a gather stays whole for the reason that was found. */
         produced = !lane && (watch & SLR_GEMM_WATCH_PRODUCTS) && may_produce(gemm) &&

@@ -117,17 +117,17 @@ static enum slr_status run_ring(const struct slr_call *call, const struct slr_pl
 static struct slr_plan plan_of(const struct slr_lane *lane, size_t shard)
 {
     struct slr_pending *p = lane->pending;
-    if (p->gather.plan.shard == shard && p->slot == lane->ring.slot)
-        return p->gather.plan;
+    if (p->plan.shard != shard || p->slot != lane->ring.slot)
+        p->plan = slr_plan_make(shard, lane->ring.nranks, lane->ring.slot, (uint32_t)slr_get(SLR_S_CHUNKS));
     p->slot = lane->ring.slot;
-    return slr_plan_make(shard, lane->ring.nranks, lane->ring.slot, (uint32_t)slr_get(SLR_S_CHUNKS));
+    return p->plan;
 }
 
 /* Under the communicator's lock. The decision has been made: whatever fails here fails the
  * communicator on all ranks, because the others move this call. `as`: the call as the ring serves
- * it, whose buffers `send` and `recv` are. */
+ * it, whose buffers `send` and `recv` are. *out: the gather. */
 static enum slr_status enqueue(const struct slr_call *call, const struct slr_call *as, const struct slr_place *send,
-                               const struct slr_place *recv, enum slr_wanted wanted)
+                               const struct slr_place *recv, enum slr_wanted wanted, struct slr_gather *out)
 {
     struct slr_comm *c = call->comm;
     struct slr_lane *lane = c->lane;
@@ -149,32 +149,35 @@ static enum slr_status enqueue(const struct slr_call *call, const struct slr_cal
         .status = s, .end = lane->ring.tail, .pieces = g.plan.pieces, .chunks = g.plan.chunks, .route = route};
     SLR_WATCH(enqueued, call, &w);
     g.route = NULL; /* it is on this function's stack */
-    lane->pending->gather = g;
+    *out = g;
     return s;
 }
 
 /* As a call whose shard moves to its place in the receive buffer first: in place, from then on. */
-static enum slr_status enqueue_moved(const struct slr_call *call, const struct slr_place *recv, enum slr_wanted wanted)
+static enum slr_status enqueue_moved(const struct slr_call *call, const struct slr_place *recv, enum slr_wanted wanted,
+                                     struct slr_gather *out)
 {
     const size_t own = call->shard * (size_t)call->comm->rank;
     struct slr_call moved = *call;
     struct slr_place send = *recv;
     moved.send = (const char *)call->recv + own;
     send.offset += own;
-    return enqueue(call, &moved, &send, recv, wanted);
+    return enqueue(call, &moved, &send, recv, wanted, out);
 }
 
 static enum slr_status enqueue_as_expected(const struct slr_call *call, const struct slr_place *send,
-                                           const struct slr_place *recv)
+                                           const struct slr_place *recv, struct slr_member *out)
 {
     struct slr_comm *c = call->comm;
     const struct slr_expectation x =
-        slr_expect_of(call, slr_trials_context(c), slr_trials_tries_whole(c), nameable(call, recv));
+        slr_expect_of(call, call->behind, slr_trials_tries_whole(&call->turn), nameable(call, recv));
     const struct slr_watched w = {.send = send, .recv = recv};
     SLR_TRY(slr_shared_work_begin(&c->shared));
     SLR_WATCH(begins, call, &w);
-    const enum slr_status s =
-        x.overwritten ? enqueue_moved(call, recv, x.wanted) : enqueue(call, call, send, recv, x.wanted);
+    const enum slr_status s = x.overwritten ? enqueue_moved(call, recv, x.wanted, &out->gather)
+                                            : enqueue(call, call, send, recv, x.wanted, &out->gather);
+    out->expected = x.site;
+    out->turn = call->turn;
     slr_shared_work_end();
     return s;
 }
@@ -218,13 +221,19 @@ ncclResult_t slr_gather_ring(const struct slr_call *call, bool defer, enum slr_r
     struct slr_place send = slr_block_find((CUdeviceptr)(uintptr_t)call->send);
     struct slr_place recv = slr_block_find((CUdeviceptr)(uintptr_t)call->recv);
     slr_lane_lock(lane);
-    /* The ring has one set of events, which the next gather records again. */
-    slr_pending_join(lane, SLR_R_JOIN_NEXT_GATHER, "ncclAllGather");
-    enum slr_status s = enqueue_as_expected(call, &send, &recv);
+    struct slr_member member;
+    const bool together = slr_pending_goes_on(lane, call);
+    /* The ring's events are recorded again. */
+    if (!together)
+        slr_pending_join(lane, SLR_R_JOIN_NEXT_GATHER, "ncclAllGather");
+    enum slr_status s = enqueue_as_expected(call, &send, &recv, &member);
+    if (together)
+        slr_pending_added(lane, s == SLR_OK ? &member : NULL);
+    else if (s == SLR_OK)
+        slr_pending_add(lane, &member, call->group);
     if (s == SLR_OK) {
         met(c, &send, call->send, call->shard);
         met(c, &recv, call->recv, call->shard * (size_t)c->nranks);
-        slr_pending_add(lane);
         const bool bypassed = slr_reach_doubtful();
         /* Another thread could not join a per-thread default stream, so that is not left open. */
         if (call->verify || !defer || bypassed || call->stream == CU_STREAM_PER_THREAD)

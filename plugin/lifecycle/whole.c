@@ -26,24 +26,24 @@ static bool takes(const struct slr_lane *lane, CUstream stream)
     return !slr_stream_captures(stream);
 }
 
-static uint32_t parts(const struct slr_lane *lane, const struct slr_gemm *gemm, bool on_a)
+static uint32_t parts(const struct slr_lane *lane, const struct slr_member *m, const struct slr_gemm *gemm, bool on_a)
 {
-    return slr_trials_parts(lane->comm, gemm, on_a);
+    return slr_trials_parts(lane->comm, &m->turn, gemm, on_a);
 }
 
 /* So the next gather with these buffers knows what to expect. */
-static void fusing(struct slr_lane *lane, enum slr_fusing what, CUstream stream)
+static void fusing(struct slr_lane *lane, const struct slr_member *m, enum slr_fusing what, CUstream stream)
 {
     (void)stream;
     switch (what) {
     case SLR_FUSING_DONE:
-        slr_expect_consumed(lane->comm, lane->ring.early);
+        slr_expect_consumed(m->expected, lane->ring.now.early);
         return;
     case SLR_FUSING_OVERWRITES:
-        slr_expect_overwritten(lane->comm);
+        slr_expect_overwritten(m->expected);
         return;
     case SLR_FUSING_REFUSED:
-        slr_expect_refused(lane->comm);
+        slr_expect_refused(m->expected);
         return;
     }
 }

@@ -53,9 +53,8 @@ ncclResult_t slr_nccl_end(ncclComm_t comm, cudaStream_t stream, ncclResult_t r)
 }
 
 /* A peer that gets the small gather may take that for the end of the large one on this rank, and use the memory. */
-static bool may_reach(const struct slr_lane *lane)
+static bool may_reach(const struct slr_lane *lane, const struct slr_gather *g)
 {
-    const struct slr_gather *g = &lane->pending->gather;
     for (int peer = 0; peer < lane->ring.nranks; peer++)
         if (peer != lane->ring.rank && slr_shared_same_process(&lane->comm->shared, peer))
             return true;
@@ -63,15 +62,14 @@ static bool may_reach(const struct slr_lane *lane)
            slr_memory_given(g->recv, g->plan.shard * (size_t)lane->ring.nranks);
 }
 
-/* Neither of the call's buffers has anything in common with the pending gather's. */
-static bool apart(const struct slr_lane *lane, const void *what)
+/* Neither of the call's buffers has anything in common with the pending gather's, `g`. */
+static bool apart(const struct slr_lane *lane, const struct slr_gather *g, const void *what)
 {
     const struct slr_call *call = what;
     const uintptr_t send = (uintptr_t)call->send, recv = (uintptr_t)call->recv;
     const struct slr_extent read = {send, send + call->shard},
                             written = {recv, recv + call->shard * (size_t)call->comm->nranks};
-    const struct slr_gather *g = &lane->pending->gather;
-    return !may_reach(lane) && slr_extent_apart(read, g, lane->ring.nranks) &&
+    return !may_reach(lane, g) && slr_extent_apart(read, g, lane->ring.nranks) &&
            slr_extent_apart(written, g, lane->ring.nranks);
 }
 

@@ -6,6 +6,7 @@
 #include "base/nvtx.h"
 #include "base/status.h"
 #include "kernels/gemm.h"
+#include "plugin/comm/call.h"
 #include "plugin/comm/watch.h"
 #include "plugin/pending/order.h"
 
@@ -105,12 +106,16 @@ void slr_pending_follow(struct slr_lane *lane, CUstream stream)
     hold(lane, stream, false);
 }
 
-void slr_pending_add(struct slr_lane *lane)
+void slr_pending_add(struct slr_lane *lane, const struct slr_member *member, uint64_t group)
 {
-    CUstream stream = slr_stream_name(lane->pending->gather.stream, false);
+    CUstream stream = slr_stream_name(member->gather.stream, false);
     struct slr_holder h = {.stream = stream, .blocking = holds_default(lane, stream), .origin = true};
     slr_table_lock();
     lane->pending->active = true;
+    lane->pending->member[0] = *member;
+    lane->pending->member[0].gather.route = NULL; /* not kept */
+    lane->pending->members = 1;
+    lane->pending->group = group;
     lane->pending->serial = ++serial;
     lane->pending->carried = lane->pending->followed = false;
     atomic_store(&lane->pending->shown, false);
@@ -127,9 +132,67 @@ void slr_pending_add(struct slr_lane *lane)
 
 void slr_pending_enqueued(struct slr_lane *lane, const struct slr_gather *g)
 {
-    lane->pending->gather = *g;
-    lane->pending->gather.route = NULL;
-    slr_pending_add(lane);
+    const struct slr_member member = {.gather = *g, .turn.site = -1};
+    slr_pending_add(lane, &member, 0);
+}
+
+/* ---- several together ---- */
+
+/* What the call reads, and what it writes. */
+static bool shares_nothing(const struct slr_call *call, const struct slr_gather *g, int nranks)
+{
+    const uintptr_t send = (uintptr_t)call->send, recv = (uintptr_t)call->recv;
+    return slr_extent_apart((struct slr_extent){send, send + call->shard}, g, nranks) &&
+           slr_extent_apart((struct slr_extent){recv, recv + call->shard * (size_t)nranks}, g, nranks);
+}
+
+/* The origin is as it was when the group's first gather was enqueued: what has come behind that would be behind the
+ * next one as well, and nobody has been told of an end. */
+static bool is_untouched(const struct slr_pending *p, CUstream stream)
+{
+    const struct slr_holder *h = &p->holder[0];
+    return p->holders == 1 && h->origin && h->stream == stream && h->from == 0 && !h->aside &&
+           !atomic_load(&h->overtaken) && !p->carried && !p->followed;
+}
+
+bool slr_pending_goes_on(struct slr_lane *lane, const struct slr_call *call)
+{
+    struct slr_pending *p = lane->pending;
+    if (!p->active || !call->group || call->group != p->group || call->verify || p->members == SLR_TOGETHER ||
+        !is_untouched(p, slr_stream_name(call->stream, false)))
+        return false;
+    for (unsigned i = 0; i < p->members; i++)
+        if (!shares_nothing(call, &p->member[i].gather, lane->ring.nranks))
+            return false;
+    if (slr_shared_work_begin(&lane->comm->shared) != SLR_OK)
+        return false;
+    const bool kept = slr_ring_keep(&lane->ring, p->members - 1) == SLR_OK;
+    slr_shared_work_end();
+    return kept;
+}
+
+void slr_pending_added(struct slr_lane *lane, const struct slr_member *member)
+{
+    struct slr_pending *p = lane->pending;
+    if (!member) { /* the communicator fails: who is joined waits for what has been enqueued */
+        slr_ring_swap(&lane->ring, p->members - 1);
+        return;
+    }
+    slr_table_lock();
+    p->member[p->members] = *member;
+    p->member[p->members++].gather.route = NULL;
+    atomic_store(&p->shown, false);
+    slr_table_unlock();
+}
+
+/* Tells whom it concerns of each of them, from number `from` on. */
+static void tell_joined(struct slr_lane *lane, unsigned from, unsigned upto, enum slr_reason why)
+{
+    for (unsigned i = from; i < upto; i++) {
+        slr_pending_turn_to(lane, i);
+        SLR_WATCH(joined, lane, why);
+        slr_pending_turn_to(lane, i);
+    }
 }
 
 /* Under the table lock, which ends. The gather has no holders that are not joined: it is not pending
@@ -145,7 +208,12 @@ static void end_locked(struct slr_lane *lane)
     note_held();
     slr_table_unlock();
     atomic_fetch_sub(&slr_gate_word, 1);
-    SLR_WATCH(over, lane);
+    for (unsigned i = 0; i < lane->pending->members; i++) {
+        slr_pending_turn_to(lane, i);
+        SLR_WATCH(over, lane);
+        slr_pending_turn_to(lane, i);
+    }
+    lane->pending->members = 0;
 }
 
 static void end(struct slr_lane *lane)
@@ -173,10 +241,20 @@ bool slr_pending_has_aside(const struct slr_lane *lane)
     return false;
 }
 
-static enum slr_status join(struct slr_lane *lane, const struct slr_holder *h, bool exposed)
+/* Behind the last of the first `upto` gathers a stream is behind all of them. Where they are measured, each has its own
+ * part of the time that the stream stands still. */
+static enum slr_status join(struct slr_lane *lane, const struct slr_holder *h, unsigned upto, bool exposed)
 {
-    SLR_TRY((exposed ? slr_ring_join_measured : slr_ring_join)(&lane->ring, h->stream));
-    return h->aside ? slr_gemm_aside_join(&lane->ring, h->stream) : SLR_OK;
+    enum slr_status s = SLR_OK;
+    for (unsigned i = h->from; i < upto && s == SLR_OK; i++) {
+        slr_pending_turn_to(lane, i);
+        if (exposed && (i + 1 == upto || lane->ring.now.timing))
+            s = slr_ring_join_measured(&lane->ring, h->stream);
+        else if (i + 1 == upto)
+            s = slr_ring_join(&lane->ring, h->stream);
+        slr_pending_turn_to(lane, i);
+    }
+    return s == SLR_OK && h->aside ? slr_gemm_aside_join(&lane->ring, h->stream) : s;
 }
 
 static _Atomic uint64_t joins;
@@ -187,12 +265,12 @@ uint64_t slr_pending_joins(void)
 }
 
 /* `exposed`: the time that the stream stands still counts as not hidden (timeline.h). */
-static void make_wait(struct slr_lane *lane, const struct slr_holder *h, bool exposed)
+static void make_wait(struct slr_lane *lane, const struct slr_holder *h, unsigned upto, bool exposed)
 {
     atomic_fetch_add(&joins, 1);
     enum slr_status s = slr_shared_work_begin(&lane->comm->shared);
     if (s == SLR_OK) {
-        s = join(lane, h, exposed);
+        s = join(lane, h, upto, exposed);
         slr_shared_work_end();
     }
     if (s != SLR_OK)
@@ -229,13 +307,37 @@ static void drop_holder(struct slr_lane *lane, struct slr_holder *h)
     if (!rest_is_idle(lane))
         return;
     for (unsigned i = 0; i < lane->pending->holders; i++)
-        make_wait(lane, &lane->pending->holder[i], false);
+        make_wait(lane, &lane->pending->holder[i], lane->pending->members, false);
     end(lane);
 }
 
-void slr_pending_consumed(struct slr_lane *lane, CUstream stream)
+/* It is behind the first `upto` of the gathers, and what has been put on it since is not a part of what stood there:
+ * no event carries the others from there any more. */
+static void go_on(struct slr_holder *h, unsigned upto)
 {
-    drop_holder(lane, slr_pending_holder(lane, stream));
+    slr_table_lock();
+    h->from = upto;
+    h->aside = false;
+    atomic_store(&h->overtaken, true);
+    slr_table_unlock();
+}
+
+void slr_pending_consumed(struct slr_lane *lane, CUstream stream, unsigned i)
+{
+    struct slr_holder *h = slr_pending_holder(lane, stream);
+    if (i + 1 < lane->pending->members)
+        go_on(h, i + 1);
+    else
+        drop_holder(lane, h);
+}
+
+void slr_pending_join_some(struct slr_lane *lane, struct slr_holder *h, unsigned upto, enum slr_reason why,
+                           const struct slr_operation *op)
+{
+    slr_note_join(lane, &lane->pending->member[upto - 1].gather, why, op);
+    tell_joined(lane, h->from, upto, why);
+    make_wait(lane, h, upto, true);
+    go_on(h, upto);
 }
 
 /* A context that was reset has no work. */
@@ -253,7 +355,7 @@ static bool nvtx_join(struct slr_lane *lane, enum slr_reason why)
 {
     return slr_nvtx_on() && !is_idle(lane) &&
            slr_nvtx_begin("join:", slr_reason_name(why),
-                          lane->pending->gather.plan.shard * (uint64_t)lane->ring.nranks);
+                          slr_pending_latest(lane)->plan.shard * (uint64_t)lane->ring.nranks);
 }
 
 void slr_pending_join(struct slr_lane *lane, enum slr_reason why, const char *who)
@@ -263,9 +365,11 @@ void slr_pending_join(struct slr_lane *lane, enum slr_reason why, const char *wh
     bool nvtx = nvtx_join(lane, why);
     /* No lock of the table: holders change only with the lane's lock held, too. */
     for (unsigned i = 0; i < lane->pending->holders; i++)
-        make_wait(lane, &lane->pending->holder[i], !is_followed_origin(lane, &lane->pending->holder[i]));
+        make_wait(lane, &lane->pending->holder[i], lane->pending->members,
+                  !is_followed_origin(lane, &lane->pending->holder[i]));
     slr_nvtx_end(nvtx);
-    slr_note_join(lane, why, &(struct slr_operation){.who = who});
+    slr_note_join(lane, slr_pending_latest(lane), why, &(struct slr_operation){.who = who});
+    tell_joined(lane, 0, lane->pending->members, why);
     end(lane);
 }
 
@@ -328,10 +432,27 @@ static bool observes(struct sight *s, const struct slr_lane *lane, const struct 
 
 /* Only on the holder's own stream: what other streams see through the legacy default stream is
  * not followed any further. */
+static bool may_overtake(const struct slr_operation *op, const struct slr_lane *lane, const struct slr_holder *h)
+{
+    return op->overtakes && h->stream == op->stream &&
+           (!h->aside || (op->gemm && slr_gemms_apart(&lane->pending->aside, op->gemm)));
+}
+
+/* How many of the gathers, from the first on, the operation has to be behind on the holder; 0: it overtakes all that it
+ * holds. */
+static unsigned needs(const struct slr_operation *op, const struct slr_lane *lane, const struct slr_holder *h)
+{
+    unsigned n = lane->pending->members;
+    if (!may_overtake(op, lane, h))
+        return n;
+    while (n > h->from && op->overtakes(lane, &lane->pending->member[n - 1].gather, op->what))
+        n--;
+    return n > h->from ? n : 0;
+}
+
 static bool overtakes(const struct slr_operation *op, const struct slr_lane *lane, const struct slr_holder *h)
 {
-    return op->overtakes && h->stream == op->stream && op->overtakes(lane, op->what) &&
-           (!h->aside || (op->gemm && slr_gemms_apart(&lane->pending->aside, op->gemm)));
+    return needs(op, lane, h) == 0;
 }
 
 /* Whether an operation that overtakes has to be remembered: if the next event would come before
@@ -399,19 +520,25 @@ static void join_observed(struct slr_lane *lane, struct sight *s)
     bool joined = false, nvtx = false;
     /* Looked up anew each time: dropping a holder moves another one into its place. */
     for (struct slr_holder *h; (h = observed(s, lane)) != NULL;) {
-        if (overtakes(s->op, lane, h)) {
-            slr_note_overtaken(lane, s->op);
+        const unsigned behind = needs(s->op, lane, h);
+        if (behind == 0) {
+            slr_note_overtaken(lane, slr_pending_latest(lane), s->op);
             slr_table_lock();
             mark(s->op, lane, h);
             slr_table_unlock();
             continue;
         }
+        if (behind < lane->pending->members) {
+            slr_pending_join_some(lane, h, behind, why, s->op);
+            continue;
+        }
         if (!joined) {
             nvtx = nvtx_join(lane, why);
-            slr_note_join(lane, why, s->op);
+            slr_note_join(lane, slr_pending_latest(lane), why, s->op);
+            tell_joined(lane, h->from, behind, why);
             joined = true;
         }
-        make_wait(lane, h, why != SLR_R_JOIN_NEXT_GATHER || !is_followed_origin(lane, h));
+        make_wait(lane, h, behind, why != SLR_R_JOIN_NEXT_GATHER || !is_followed_origin(lane, h));
         drop_holder(lane, h);
     }
     slr_nvtx_end(nvtx);

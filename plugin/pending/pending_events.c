@@ -102,9 +102,9 @@ void slr_pending_alloc(const struct slr_observed *o)
     slr_pending_find(overtaken_by_alloc, &at);
 }
 
-static bool other_memory(const struct slr_lane *lane, const void *range)
+static bool other_memory(const struct slr_lane *lane, const struct slr_gather *g, const void *range)
 {
-    return slr_extent_apart(*(const struct slr_extent *)range, &lane->pending->gather, lane->ring.nranks);
+    return slr_extent_apart(*(const struct slr_extent *)range, g, lane->ring.nranks);
 }
 
 void slr_pending_free(const struct slr_observed *o)
@@ -215,10 +215,9 @@ static enum { NO, YES, BUSY } could_follow(struct slr_lane *lane, CUstream strea
     return could ? YES : NO;
 }
 
-static bool any(const struct slr_lane *lane, const void *what)
+static bool any(const struct slr_lane *lane, const struct slr_gather *g, const void *what)
 {
-    (void)lane;
-    (void)what;
+    (void)lane, (void)g, (void)what;
     return true;
 }
 

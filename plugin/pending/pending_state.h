@@ -21,7 +21,11 @@
 #include "kernels/gemm.h"
 #include "plugin/comm/lane.h"
 #include "plugin/comm/stream.h"
+#include "plugin/comm/trial_row.h"
 #include "plugin/pending/pending.h"
+
+struct slr_call;
+struct slr_expect_site;
 
 #define SLR_HOLDERS 8
 #define SLR_CARRIERS 16
@@ -35,13 +39,25 @@ struct slr_holder {
     /* These two change under the table lock alone, as what overtakes waits for nobody. */
     _Atomic bool overtaken; /* of an origin: no event can carry the gather from there any more */
     _Atomic bool moved_on;  /* of an origin: the next event has to come after more than the carrier does */
+    unsigned from;          /* the first of the gathers that it holds: it is behind those before */
+};
+
+/* One of the gathers that are pending together. */
+struct slr_member {
+    struct slr_gather gather;
+    struct slr_expect_site *expected; /* transfer/expect.h; or NULL */
+    struct slr_trial_turn turn;
 };
 
 struct slr_pending {
     bool active;
-    uint64_t serial; /* of all that were pending in this process: names this one */
-    struct slr_gather gather;
-    size_t slot; /* for which gather.plan was made */
+    uint64_t serial;                        /* of all that were pending in this process: names this one */
+    struct slr_member member[SLR_TOGETHER]; /* in the order in which they end; the last one is the ring's latest, the
+                                             * others' arrivals it keeps at the same places */
+    unsigned members;
+    uint64_t group;       /* that all of them are of; 0: there is one, and there will be no other */
+    struct slr_plan plan; /* made the latest time, */
+    size_t slot;          /* for slots of that size */
     struct slr_holder holder[SLR_HOLDERS];
     unsigned holders;
     bool followed;         /* there are or were followers */
@@ -73,8 +89,8 @@ void slr_pending_event_end(CUevent event);
 struct slr_operation {
     CUstream stream;           /* as slr_stream_name() calls it */
     const struct slr_lane *of; /* `stream` as a holder of this one's gather need not be joined; or NULL */
-    /* Whether it may overtake the gather on `stream` (pending.h). Under the table lock. Or NULL. */
-    bool (*overtakes)(const struct slr_lane *lane, const void *what);
+    /* Whether it may overtake one of the gathers on `stream` (pending.h). Under the table lock. Or NULL. */
+    bool (*overtakes)(const struct slr_lane *lane, const struct slr_gather *g, const void *what);
     const void *what;
     bool waits_for_nothing; /* of what overtakes: so events may be recorded behind it, by the carrier */
     /* Of what overtakes: the communicator whose operation it is. Events behind it may come after it on
@@ -86,13 +102,14 @@ struct slr_operation {
     const char *attribute;       /* of a GEMM, what keeps it whole; or NULL */
 };
 
-/* Under the lane's lock. A holder of its gather is about to be made to wait. Counts that, and
+/* Under the lane's lock. A holder is about to be made to wait for the lane's gather `g`. Counts that, and
  * writes a line for each reason, shape and GEMM (note.c). */
-void slr_note_join(const struct slr_lane *lane, enum slr_reason why, const struct slr_operation *op);
+void slr_note_join(const struct slr_lane *lane, const struct slr_gather *g, enum slr_reason why,
+                   const struct slr_operation *op);
 
 /* Likewise: the operation overtakes the gather. Writes a line if it is a GEMM, which was to consume it
  * perhaps, and reads something else. */
-void slr_note_overtaken(const struct slr_lane *lane, const struct slr_operation *op);
+void slr_note_overtaken(const struct slr_lane *lane, const struct slr_gather *g, const struct slr_operation *op);
 
 /* Without any of the locks. Joins the holders that the operation could observe, but for those that
  * it overtakes. */
@@ -110,8 +127,31 @@ struct slr_holder *slr_pending_holder(struct slr_lane *lane, CUstream stream);
 /* Under the lane's lock, all that follow. `stream` is a name that slr_stream_name()
  * returned. */
 
-/* The ring has enqueued c->lane->pending->gather. */
-void slr_pending_add(struct slr_lane *lane);
+/* The ring has enqueued the gather of a call of `group`, or of none: 0. */
+void slr_pending_add(struct slr_lane *lane, const struct slr_member *member, uint64_t group);
+
+/* Whether the call's gather can be pending together with what is, of the same group on the same stream, so that nothing
+ * has to be joined. If so, what is pending makes room for it (slr_ring_keep), and when the ring has been given the
+ * call (`member`; NULL: that has failed) slr_pending_added() has to be called. */
+bool slr_pending_goes_on(struct slr_lane *lane, const struct slr_call *call);
+void slr_pending_added(struct slr_lane *lane, const struct slr_member *member);
+
+/* The latest one of those that are pending. With either lock. */
+static inline const struct slr_gather *slr_pending_latest(const struct slr_lane *lane)
+{
+    return &lane->pending->member[lane->pending->members - 1].gather;
+}
+
+/* Around what is done with the ring's latest gather: of member `i` instead. */
+static inline void slr_pending_turn_to(struct slr_lane *lane, unsigned i)
+{
+    if (i + 1 < lane->pending->members)
+        slr_ring_swap(&lane->ring, i);
+}
+
+/* Makes the holder wait for the first `upto` of the gathers, fewer than there are. */
+void slr_pending_join_some(struct slr_lane *lane, struct slr_holder *h, unsigned upto, enum slr_reason why,
+                           const struct slr_operation *op);
 
 /* Makes `stream` a follower. There must be room. */
 void slr_pending_follow(struct slr_lane *lane, CUstream stream);
@@ -121,7 +161,7 @@ void slr_pending_follow(struct slr_lane *lane, CUstream stream);
 void slr_pending_aside(struct slr_lane *lane, CUstream stream, const struct slr_gemm *gemm);
 bool slr_pending_has_aside(const struct slr_lane *lane);
 
-/* The holder was joined by somebody else's enqueues: a GEMM that consumed the gather. */
-void slr_pending_consumed(struct slr_lane *lane, CUstream stream);
+/* The holder was joined by somebody else's enqueues: a GEMM that consumed member `i`. */
+void slr_pending_consumed(struct slr_lane *lane, CUstream stream, unsigned i);
 
 #endif

@@ -54,14 +54,15 @@ static bool takes(const struct slr_lane *lane, CUstream stream)
 }
 
 /* Nothing is tried in a capture. */
-static uint32_t by_pace(const struct slr_lane *lane, const struct slr_gemm *gemm, bool on_a)
+static uint32_t by_pace(const struct slr_lane *lane, const struct slr_member *m, const struct slr_gemm *gemm, bool on_a)
 {
-    (void)lane, (void)gemm, (void)on_a;
+    (void)lane, (void)m, (void)gemm, (void)on_a;
     return 0;
 }
 
-static void fusing(struct slr_lane *lane, enum slr_fusing what, CUstream stream)
+static void fusing(struct slr_lane *lane, const struct slr_member *m, enum slr_fusing what, CUstream stream)
 {
+    (void)m;
     if (what == SLR_FUSING_DONE)
         slr_recorded_in_parts(slr_graph_captured_into(stream), lane->comm);
 }
@@ -104,7 +105,7 @@ static void begin(struct slr_capture_lane *r, const struct slr_ring *from, unsig
     ring->slot = from->slot;
     memcpy(ring->slots, from->slots, sizeof ring->slots);
     ring->twin = from->twin;
-    ring->carrying = ring->restated = ring->behind = false;
+    ring->now.carrying = ring->now.restated = ring->behind = false;
     ring->entries = 0;
     memset(&r->order, 0, sizeof r->order);
     atomic_store(&r->failed, false);

@@ -31,7 +31,7 @@ static enum slr_status go(struct slr_ring *ring, const struct slr_call *call, co
         SLR_TRY(slr_scatter_mark_entry(ring, call, s));
     SLR_TRY(slr_ring_scatter(ring, s));
     SLR_TRY(slr_ring_join(ring, call->stream));
-    slr_timing_did(ring->timing, SLR_TRACK_APP, call->stream, SLR_SPAN_WAIT, -1, -1, 0);
+    slr_timing_did(ring->now.timing, SLR_TRACK_APP, call->stream, SLR_SPAN_WAIT, -1, -1, 0);
     return SLR_OK;
 }
 

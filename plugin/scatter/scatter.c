@@ -167,7 +167,7 @@ static enum slr_status go(const struct slr_call *call, struct slr_scatter *s)
     SLR_TRY(slr_scatter_fits(call) ? slr_ring_scatter(&c->lane->ring, s) : by_pieces(call, s));
     SLR_TRY(slr_order_after_gather(c->lane, slr_stream_name(call->stream, false)));
     SLR_TRY(slr_ring_join(&c->lane->ring, call->stream));
-    slr_timing_did(c->lane->ring.timing, SLR_TRACK_APP, call->stream, SLR_SPAN_WAIT, -1, -1, 0);
+    slr_timing_did(c->lane->ring.now.timing, SLR_TRACK_APP, call->stream, SLR_SPAN_WAIT, -1, -1, 0);
     return SLR_OK;
 }
 
@@ -217,7 +217,7 @@ static enum slr_status run(const struct slr_call *call, const struct slr_product
     s.early = unseen(call, p);
     SLR_WATCH(begins, call, &w);
     /* Here the stream has come to the call: it stands behind all of the GEMM. */
-    slr_timing_mark(c->lane->ring.timing, SLR_TRACK_APP, call->stream);
+    slr_timing_mark(c->lane->ring.now.timing, SLR_TRACK_APP, call->stream);
     w.status = go(call, &s);
     w.end = call->stream;
     w.pieces = s.plan.pieces;

@@ -245,11 +245,11 @@ static struct slr_timed *expected(struct slr_timeline *timeline, const struct sl
     return m;
 }
 
-/* Sets ring.timing when the call is to be measured. */
+/* Sets ring.now.timing when the call is to be measured. */
 static void begins(const struct slr_call *call, const struct slr_watched *w)
 {
     struct slr_comm *c = call->comm;
-    c->lane->ring.timing = NULL;
+    c->lane->ring.now.timing = NULL;
     if (!slr_timeline_turn(call->number))
         return;
     struct slr_timeline *timeline = slr_timeline_of(c);
@@ -261,7 +261,7 @@ static void begins(const struct slr_call *call, const struct slr_watched *w)
         return;
     slr_timeline_describe(m, call);
     m->reason = SLR_R_RING;
-    c->lane->ring.timing = &m->timing;
+    c->lane->ring.now.timing = &m->timing;
     if (!produced)
         slr_timing_mark(&m->timing, SLR_TRACK_APP, call->stream);
 }
@@ -269,13 +269,13 @@ static void begins(const struct slr_call *call, const struct slr_watched *w)
 /* The record of the gather under way. NULL: it is not measured. */
 static struct slr_timed *open_of(const struct slr_lane *lane)
 {
-    return (struct slr_timed *)lane->ring.timing;
+    return (struct slr_timed *)lane->ring.now.timing;
 }
 
 static struct slr_timed *take_open(struct slr_lane *lane)
 {
     struct slr_timed *m = open_of(lane);
-    lane->ring.timing = NULL;
+    lane->ring.now.timing = NULL;
     return m;
 }
 

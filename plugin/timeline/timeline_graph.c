@@ -73,7 +73,7 @@ static void open_capture(struct slr_timed_capture *capture, struct slr_lane *lan
     m->reason = SLR_R_GRAPH;
     atomic_fetch_add(&capture->users, 1);
     nodes->of = capture;
-    lane->ring.timing = &m->timing;
+    lane->ring.now.timing = &m->timing;
     slr_timing_mark(&m->timing, SLR_TRACK_APP, call->stream);
 }
 
@@ -105,7 +105,7 @@ void slr_timeline_capture(struct slr_lane *lane, const struct slr_call *call, co
 
 void slr_timeline_captured_scatter(struct slr_lane *lane, unsigned parts, bool fused)
 {
-    struct slr_timed *m = (struct slr_timed *)lane->ring.timing;
+    struct slr_timed *m = (struct slr_timed *)lane->ring.now.timing;
     if (!m)
         return;
     m->chunks = parts;

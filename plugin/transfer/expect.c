@@ -36,7 +36,7 @@ struct distance {
 };
 
 /* The latest gather with these buffers, behind the same calls, and whether a GEMM took it over. */
-struct site {
+struct slr_expect_site {
     uint64_t key;
     bool consumed;
     uint32_t shards;      /* how many in a row were taken over by whole shards */
@@ -45,8 +45,7 @@ struct site {
 };
 
 struct slr_expect {
-    struct site site[PLACES];
-    struct site *latest;         /* of the latest gather; NULL: there was none */
+    struct slr_expect_site site[PLACES];
     uint64_t key[SLR_TRANSFERS]; /* of the latest calls, by number */
     struct own_place own[SLR_TRANSFERS];
     uint64_t unlearned[SLR_MAX_RANKS];
@@ -95,7 +94,7 @@ bool slr_expect_begin(const struct slr_call *call, const struct slr_place *send)
     return true;
 }
 
-static enum slr_wanted wanted_at(const struct site *s, bool moves)
+static enum slr_wanted wanted_at(const struct slr_expect_site *s, bool moves)
 {
     if (!s->consumed && !moves)
         return SLR_WANTS_NOTHING;
@@ -106,17 +105,15 @@ struct slr_expectation slr_expect_of(const struct slr_call *call, uint64_t conte
 {
     struct slr_expect *e = made_for(call);
     struct slr_expectation x = {.wanted = whole ? SLR_WANTS_NOTHING : SLR_WANTS_CHUNKS};
-    if (e)
-        e->latest = NULL; /* a whole turn says nothing of the next call */
-    if (!e || whole)
+    if (!e || whole) /* a whole turn says nothing of the next call */
         return x;
     const uint64_t key = slr_mix(key_of(call), context);
-    struct site *s = e->latest = &e->site[key % PLACES];
+    struct slr_expect_site *s = x.site = &e->site[key % PLACES];
     if (s->key == key) {
         x.overwritten = movable && s->overwritten > 0;
         x.wanted = wanted_at(s, x.overwritten);
     } else {
-        *s = (struct site){.key = key};
+        *s = (struct slr_expect_site){.key = key};
     }
     s->shards = s->consumed ? s->shards : 0;
     s->overwritten -= x.overwritten;
@@ -124,25 +121,22 @@ struct slr_expectation slr_expect_of(const struct slr_call *call, uint64_t conte
     return x;
 }
 
-void slr_expect_consumed(struct slr_comm *c, bool early)
+void slr_expect_consumed(struct slr_expect_site *s, bool early)
 {
-    struct site *s = c->expect ? c->expect->latest : NULL;
     if (!s)
         return;
     s->consumed = true;
     s->shards = early ? 0 : s->shards + 1;
 }
 
-void slr_expect_overwritten(struct slr_comm *c)
+void slr_expect_overwritten(struct slr_expect_site *s)
 {
-    struct site *s = c->expect ? c->expect->latest : NULL;
     if (s && !s->refused)
         s->overwritten = OVERWRITTEN;
 }
 
-void slr_expect_refused(struct slr_comm *c)
+void slr_expect_refused(struct slr_expect_site *s)
 {
-    struct site *s = c->expect ? c->expect->latest : NULL;
     if (!s)
         return;
     s->overwritten = 0;

@@ -57,21 +57,23 @@ struct slr_remote_place slr_expected_place(const struct slr_call *call, int peer
  * (slr_gather.vacated): frameworks drop what they have gathered and give its memory to the next result, which is the
  * GEMM's. Expected for so many calls behind the last one of which slr_expect_overwritten has been said; not if it can
  * not (`movable`), nor where that GEMM was refused in parts. */
+struct slr_expect_site;
 struct slr_expectation {
     enum slr_wanted wanted;
     bool overwritten;
+    struct slr_expect_site *site; /* where what becomes of it is noted; NULL: nothing is. Until slr_expect_free */
 };
 struct slr_expectation slr_expect_of(const struct slr_call *call, uint64_t context, bool whole, bool movable);
 
-/* A GEMM has taken the communicator's latest gather over, of which slr_expect_of was asked. `early`:
- * it waits for chunks that do not end a shard. */
-void slr_expect_consumed(struct slr_comm *c, bool early);
+/* A GEMM has taken the gather over of which slr_expect_of was asked. `early`: it waits for chunks that do not end a
+ * shard. */
+void slr_expect_consumed(struct slr_expect_site *site, bool early);
 
 /* A GEMM that would take it over, or has, writes where its `send` was. */
-void slr_expect_overwritten(struct slr_comm *c);
+void slr_expect_overwritten(struct slr_expect_site *site);
 
 /* cuBLAS does not take the parts of that GEMM. */
-void slr_expect_refused(struct slr_comm *c);
+void slr_expect_refused(struct slr_expect_site *site);
 
 /* The first call of which it is not known yet what `peer` named; to be moved on by the caller. */
 uint64_t *slr_expect_unlearned(struct slr_comm *c, int peer);

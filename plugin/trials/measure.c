@@ -117,7 +117,7 @@ static void begin(const struct slr_call *call)
     t->clocks_out++;
     t->running->site = (uint32_t)t->now.site;
     t->running->way = t->now.trying ? t->now.way : SLR_TRIALS_WATCHED;
-    t->running->round = t->round;
+    t->running->round = t->now.round;
     t->running->stage = t->site[t->now.site].again;
     t->running->call = t->agreed.calls;
     t->running->open = t->now.trying;
@@ -173,7 +173,7 @@ static void sent(const struct slr_call *call, CUstream end)
     }
     t->making = NULL;
     clock->way = t->now.way;
-    clock->round = t->round;
+    clock->round = t->now.round;
     clock->stage = t->site[t->now.site].again;
     clock->call = t->agreed.calls;
     clock->open = true;

@@ -61,7 +61,7 @@ void slr_trials_open(struct slr_comm *c)
                                     .learn = learn,
                                     .context = t,
                                     .place = UINT64_MAX};
-    t->now.site = t->gather.site = t->site_before = -1;
+    t->now.site = t->site_before = -1;
     if (c->rank == 0)
         slr_known_publish(c);
 }
@@ -125,7 +125,8 @@ static bool count(struct slr_trials *t, struct slr_trial_site *s, bool grouped, 
     const struct slr_turns turns = slr_trials_turns(t, s);
     const uint64_t number = turns.stage == SLR_STAGE_DUEL ? t->agreed.calls - 1 : s->calls;
     s->calls++;
-    t->now.trying = slr_way_of_call(number, &turns, &t->now.way, &t->round, &measured) && s->state != SLR_SITE_GIVEN_UP;
+    t->now.trying =
+        slr_way_of_call(number, &turns, &t->now.way, &t->now.round, &measured) && s->state != SLR_SITE_GIVEN_UP;
     t->now.duel = t->now.trying && turns.stage == SLR_STAGE_DUEL;
     if (s->state != SLR_SITE_TRYING) {
         measured = !s->kind->produced && s->calls % WATCH == 0;
@@ -204,8 +205,8 @@ static enum slr_reason next(struct slr_call *call)
     const enum slr_reason why = way_now(t, kind, small);
     if (t->now.site >= 0 && !t->now.trying)
         t->site[t->now.site].went[why == SLR_R_RING]++;
-    if (why == SLR_R_RING && !kind->produced)
-        t->gather = t->now;
+    call->turn = t->now;
+    call->behind = t->contexts.now;
     return why;
 }
 
@@ -219,15 +220,9 @@ enum slr_reason slr_trials_call(struct slr_call *call)
     return why;
 }
 
-uint64_t slr_trials_context(const struct slr_comm *c)
+bool slr_trials_tries_whole(const struct slr_trial_turn *turn)
 {
-    return c->trials ? c->trials->contexts.now : 0;
-}
-
-bool slr_trials_tries_whole(const struct slr_comm *c)
-{
-    const struct slr_trial_turn *turn = c->trials ? &c->trials->gather : NULL;
-    return turn && turn->trying && !turn->duel && turn->way == SLR_WAY_WHOLE && !slr_get(SLR_S_PARTS);
+    return turn->trying && !turn->duel && turn->way == SLR_WAY_WHOLE && !slr_get(SLR_S_PARTS);
 }
 
 /* Of a reduce-scatter's site, and of the GEMM before it, when nothing is tried. */
@@ -273,18 +268,17 @@ uint32_t slr_trials_blocks_chosen(const struct slr_comm *c, size_t shard, const 
     return slr_way_blocks(decided_way(t, (uint32_t)site, &what));
 }
 
-uint32_t slr_trials_parts(const struct slr_comm *c, const struct slr_gemm *gemm, bool on_a)
+uint32_t slr_trials_parts(const struct slr_comm *c, const struct slr_trial_turn *turn, const struct slr_gemm *gemm,
+                          bool on_a)
 {
     const struct slr_trials *t = c->trials;
-    if (!t || t->gather.site < 0)
+    if (!t || turn->site < 0)
         return 0;
-    if (t->gather.trying && !t->gather.duel)
-        return slr_way_parts(t->gather.way, c->nranks);
+    if (turn->trying && !turn->duel)
+        return slr_way_parts(turn->way, c->nranks);
     const struct slr_consumer what = slr_trials_name(gemm, on_a ? SLR_CONSUMER_A : SLR_CONSUMER_B);
-    const struct slr_trial_known *known =
-        t->gather.duel ? NULL : slr_known_consumer(t, (uint32_t)t->gather.site, &what);
-    const uint32_t by =
-        t->gather.duel ? (uint32_t)t->gather.site : slr_trials_goes_by(t, &t->in_force, (uint32_t)t->gather.site);
+    const struct slr_trial_known *known = turn->duel ? NULL : slr_known_consumer(t, (uint32_t)turn->site, &what);
+    const uint32_t by = turn->duel ? (uint32_t)turn->site : slr_trials_goes_by(t, &t->in_force, (uint32_t)turn->site);
     const int way = known ? known->way : slr_way_chosen(&t->in_force, slr_consumer_hash(&what), by);
     return slr_way_parts(way, c->nranks);
 }

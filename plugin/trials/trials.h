@@ -31,6 +31,7 @@ struct slr_collective;
 struct slr_comm;
 struct slr_consumer;
 struct slr_gemm;
+struct slr_trial_turn;
 struct slr_watcher;
 
 /* What sites tell GEMMs apart by. `gathered`: which of A and B is, or C: what a reduce-scatter sends. */
@@ -53,7 +54,7 @@ void slr_trials_tell(const struct slr_comm *c);
 void slr_trials_close(struct slr_comm *c, bool gone);
 
 /* The next gather or reduce-scatter (call->made) that the ring could have; once for each, in order.
- * SLR_R_RING, or why NCCL has it. Sets call->measured. Without locks. */
+ * SLR_R_RING, or why NCCL has it. Sets call->measured, turn, context, behind. Without locks. */
 enum slr_reason slr_trials_call(struct slr_call *call);
 
 /* Whether captured calls of that size go to the ring, which are not tried: gathers unless they have been found to be
@@ -64,14 +65,13 @@ bool slr_trials_captured(struct slr_comm *c, size_t shard, const struct slr_coll
 /* Takes the times of calls that are measured. */
 extern const struct slr_watcher slr_trials_watcher;
 
-/* Of the latest gather that the ring has: what the calls up to it were, 0 without trials; and whether a GEMM behind it
- * is to run whole in its turn. Under the communicator's lock. */
-uint64_t slr_trials_context(const struct slr_comm *c);
-bool slr_trials_tries_whole(const struct slr_comm *c);
+/* Whether a GEMM behind a gather that goes this way is to run whole in its turn. */
+bool slr_trials_tries_whole(const struct slr_trial_turn *turn);
 
-/* How many equal parts the GEMM, described, is to have that consumes the latest gather, as its A or
+/* How many equal parts the GEMM, described, is to have that consumes a gather that went this way, as its A or
  * its B; 1: it stays whole; 0: by the pace. Under the communicator's lock. */
-uint32_t slr_trials_parts(const struct slr_comm *c, const struct slr_gemm *gemm, bool on_a);
+uint32_t slr_trials_parts(const struct slr_comm *c, const struct slr_trial_turn *turn, const struct slr_gemm *gemm,
+                          bool on_a);
 
 /* Of a GEMM, described, that is about to be put on `stream`, and whose output a reduce-scatter of that shard is
  * expected to send: into how many blocks each shard is to be cut. 0: it stays whole. SLR_TRIALS_BLOCKS: as many as the

@@ -212,14 +212,6 @@ struct slr_trial_contexts {
 #define SLR_TRIALS_GONE 512u        /* calls of the communicator without one of a site */
 #define SLR_TRIALS_WATCHED SLR_WAYS /* as a clock's way: the time is not of interest */
 
-/* Which way a call goes. */
-struct slr_trial_turn {
-    int site; /* -1: none, there are too many */
-    int way;
-    bool trying;
-    bool duel; /* over the ring each GEMM has the way that was chosen for it, not `way` */
-};
-
 /* What the program takes (duel.c) has to do with a choice. */
 enum slr_program_says {
     SLR_PROGRAM_NOTHING,
@@ -288,8 +280,6 @@ struct slr_trials {
     _Atomic uintptr_t begin, end; /* its receive buffer, for a look without the lock; or empty */
     struct slr_trial_choice coming, in_force;
     struct slr_trial_turn now;    /* of the latest call that counts */
-    struct slr_trial_turn gather; /* of the latest one that the ring has, which a GEMM may consume */
-    uint32_t round;
     uint64_t held_since;          /* rank 0's: the call since which a site waits for its duel; 0: none does */
     bool warming;                 /* find.c */
     struct slr_trial_calls calls; /* rank 0's */

@@ -53,9 +53,10 @@ extern const struct order_case order_host_cases[], order_stream_cases[], order_s
 /* seen <- device memory, on a stream, and waits for it. */
 void see(struct look *l, const void *device, cudaStream_t stream);
 
-/* side <- the gathered matrix times one: a GEMM whose result is its operand. */
+/* side, or `to`, <- the gathered matrix times one: a GEMM whose result is its operand. */
 void gemm_identity_open(struct look *l);
 void gemm_identity_close(struct look *l);
 void gemm_identity(struct look *l, const void *from, cudaStream_t stream);
+void gemm_identity_to(struct look *l, const void *from, void *to, cudaStream_t stream);
 
 #endif

@@ -3,6 +3,9 @@
  * still fused; what it touches, it sees. */
 #include "order.h"
 
+#include <stdlib.h>
+#include <string.h>
+
 /* A group of one operation of NCCL, as frameworks make them, on another communicator. */
 static void reduce_in_group(struct look *l, cudaStream_t stream)
 {
@@ -158,6 +161,124 @@ static void last_by_partner(struct look *l)
     last_on(l, l->third, l->third);
 }
 
+/* ---- each gather of a group waits for its own GEMM ---- */
+
+/* Of both on `stream`, in either order. The second GEMM must not be held up by, nor see too early, what the first has
+ * waited for. On another stream than the group's it has been told by an event. */
+static void both_on(struct look *l, cudaStream_t stream, bool first_first)
+{
+    struct pair p;
+    struct gather product;
+    open_pair(l, &p, l->s);
+    product = p.first;
+    CUDA(cudaMalloc((void **)&product.recv, l->all));
+    call_pair(l, &p, l->comm, l->s);
+    if (stream != l->s) {
+        CUDA(cudaEventRecord(l->event, l->s));
+        CUDA(cudaStreamWaitEvent(stream, l->event, 0));
+    }
+    for (int i = 0; i < 2; i++)
+        if ((i == 0) == first_first)
+            gemm_identity_to(l, p.first.recv, product.recv, stream);
+        else
+            gemm_identity(l, l->g.recv, stream);
+    gather_check(&product, p.seed, stream, "the product of a group's first gather");
+    see(l, l->side, stream);
+    CUDA(cudaFree(product.recv));
+    close_pair(&p, stream);
+}
+
+static void each_first(struct look *l)
+{
+    both_on(l, l->s, true);
+}
+
+static void each_last(struct look *l)
+{
+    both_on(l, l->s, false);
+}
+
+static void each_told(struct look *l)
+{
+    both_on(l, l->other, true);
+}
+
+/* Two GEMMs of the group's first gather: the other one runs whole, and the second gather stays pending. */
+static void first_twice(struct look *l)
+{
+    struct pair p;
+    open_pair(l, &p, l->s);
+    call_pair(l, &p, l->comm, l->s);
+    gemm_identity(l, p.first.recv, l->s);
+    gemm_identity(l, p.first.recv, l->s);
+    struct gather product = p.first;
+    product.recv = l->side;
+    gather_check(&product, p.seed, l->s, "the second product of a group's first gather");
+    gemm_identity(l, l->g.recv, l->s);
+    see(l, l->side, l->s);
+    close_pair(&p, l->s);
+}
+
+/* The first one's GEMM writes what the second one sends: peers have to have read it. */
+static void first_writes_second(struct look *l)
+{
+    struct pair p;
+    open_pair(l, &p, l->s);
+    call_pair(l, &p, l->comm, l->s);
+    const float alpha = 1, beta = 0;
+    BLAS(cublasSetStream(l->blas, l->s));
+    BLAS(cublasSgemm(l->blas, CUBLAS_OP_N, CUBLAS_OP_N, GEMM_K, (int)(SHARD / sizeof(float) / GEMM_K), GEMM_K, &alpha,
+                     l->one, GEMM_K, (const float *)(const void *)p.first.recv, GEMM_K, &beta,
+                     (float *)(void *)l->g.send, GEMM_K));
+    see(l, l->g.recv, l->s);
+    close_pair(&p, l->s);
+}
+
+/* What overtakes the second gather reads the first, all of it or the last rank's shard, and is no GEMM that can be cut. */
+static void first_in_part(struct look *l)
+{
+    struct pair p;
+    open_pair(l, &p, l->s);
+    call_pair(l, &p, l->comm, l->s);
+    const float alpha = 1, beta = 0;
+    const uint8_t *last = p.first.recv + SHARD * (size_t)(l->g.nranks - 1);
+    BLAS(cublasSetStream(l->blas, l->s));
+    BLAS(cublasSgemm(l->blas, CUBLAS_OP_N, CUBLAS_OP_N, GEMM_K, (int)(SHARD / sizeof(float) / GEMM_K), GEMM_K, &alpha,
+                     l->one, GEMM_K, (const float *)(const void *)last, GEMM_K, &beta, (float *)(void *)l->side,
+                     GEMM_K));
+    uint8_t *host = malloc(SHARD), *want = malloc(SHARD);
+    shard_fill(want, SHARD, p.seed, l->g.nranks - 1, true);
+    CUDA(cudaMemcpyAsync(host, l->side, SHARD, cudaMemcpyDeviceToHost, l->s));
+    CUDA(cudaStreamSynchronize(l->s));
+    if (memcmp(host, want, SHARD))
+        wrong("rank %d: a product of the last shard of a group's first gather", l->g.rank);
+    free(host);
+    free(want);
+    gemm_identity(l, l->g.recv, l->s);
+    see(l, l->side, l->s);
+    close_pair(&p, l->s);
+}
+
+/* More gathers than are kept apart. */
+static void many_gathers(struct look *l)
+{
+    enum { GATHERS = 18 };
+    struct pair p[GATHERS];
+    for (int i = 0; i < GATHERS; i++)
+        open_pair(l, &p[i], l->s);
+    NCCL(ncclGroupStart());
+    for (int i = 0; i < GATHERS; i++)
+        gather_call(&p[i].first, l->comm, l->s);
+    gather_call(&l->g, l->comm, l->s);
+    NCCL(ncclGroupEnd());
+    for (int i = 0; i < GATHERS; i++)
+        gemm_identity(l, p[i].first.recv, l->s);
+    gemm_identity(l, l->g.recv, l->s);
+    see(l, l->side, l->s);
+    for (int i = 0; i < GATHERS; i++)
+        close_pair(&p[i], l->s);
+}
+
 /* The other stream of the group looks. */
 static void partner_sees(struct look *l)
 {
@@ -234,6 +355,13 @@ const struct order_case order_group_cases[] = {
     {.name = "group-last", .look = last_same_stream, .floats = true, .quiet = true},
     {.name = "group-last-other", .look = last_other_stream, .floats = true, .quiet = true},
     {.name = "group-last-partner", .look = last_by_partner, .floats = true, .quiet = true},
+    {.name = "group-each", .look = each_first, .floats = true},
+    {.name = "group-each-last", .look = each_last, .floats = true},
+    {.name = "group-each-told", .look = each_told, .floats = true},
+    {.name = "group-first-twice", .look = first_twice, .floats = true},
+    {.name = "group-first-writes", .look = first_writes_second, .floats = true},
+    {.name = "group-first-in-part", .look = first_in_part, .floats = true},
+    {.name = "group-many", .look = many_gathers, .floats = true},
     {.name = "group-partner-sees", .look = partner_sees, .floats = true},
     {.name = "group-partner-tells", .look = partner_tells, .floats = true},
     {.name = "group-partner-nccl", .look = partner_of_nccl, .floats = true},

@@ -193,11 +193,16 @@ void gemm_identity_close(struct look *l)
 
 void gemm_identity(struct look *l, const void *from, cudaStream_t stream)
 {
+    gemm_identity_to(l, from, l->side, stream);
+}
+
+void gemm_identity_to(struct look *l, const void *from, void *to, cudaStream_t stream)
+{
     const float alpha = 1, beta = 0;
     int n = (int)(l->all / sizeof(float) / GEMM_K);
     BLAS(cublasSetStream(l->blas, stream));
     BLAS(cublasSgemm(l->blas, CUBLAS_OP_N, CUBLAS_OP_N, GEMM_K, n, GEMM_K, &alpha, l->one, GEMM_K, from, GEMM_K, &beta,
-                     (float *)(void *)l->side, GEMM_K));
+                     to, GEMM_K));
 }
 
 static void gemm(struct look *l)

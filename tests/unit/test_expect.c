@@ -151,14 +151,17 @@ Test(expect, memory_in_no_block_has_no_distance)
     fresh();
 }
 
+static struct slr_expect_site *latest;
+
 /* What is expected of a gather in a context; a GEMM then takes it over, waiting for chunks, or none does. */
 static enum slr_wanted wanted_at(size_t offset, uint64_t context, bool whole, bool consumed)
 {
     const struct slr_call call = call_from(offset, false);
-    const enum slr_wanted wanted = slr_expect_of(&call, context, whole, true).wanted;
+    const struct slr_expectation x = slr_expect_of(&call, context, whole, true);
     if (consumed)
-        slr_expect_consumed(&comm, true);
-    return wanted;
+        slr_expect_consumed(x.site, true);
+    latest = x.site;
+    return x.wanted;
 }
 
 Test(expect, a_gather_is_wanted_as_the_latest_one_was_behind_the_same_calls)
@@ -193,7 +196,7 @@ Test(expect, whole_shards_are_enough_when_nobody_has_wanted_less_for_long)
     fresh();
     for (int i = 0; i < 32; i++) {
         cr_expect_eq(wanted_at(4096, 1, false, false), SLR_WANTS_CHUNKS);
-        slr_expect_consumed(&comm, false);
+        slr_expect_consumed(latest, false);
     }
     cr_expect_eq(wanted_at(4096, 1, false, true), SLR_WANTS_SHARDS);
     cr_expect_eq(wanted_at(4096, 1, false, true), SLR_WANTS_CHUNKS);
@@ -206,7 +209,8 @@ static bool overwritten_at(size_t offset, uint64_t context, bool writes)
     const struct slr_call call = call_from(offset, false);
     const struct slr_expectation x = slr_expect_of(&call, context, false, true);
     if (writes)
-        slr_expect_overwritten(&comm);
+        slr_expect_overwritten(x.site);
+    latest = x.site;
     cr_expect(!x.overwritten || x.wanted != SLR_WANTS_NOTHING, "it moves for a GEMM");
     return x.overwritten;
 }
@@ -244,7 +248,7 @@ Test(expect, what_can_not_move_or_was_refused_does_not)
     cr_expect(!x.overwritten);
     cr_expect_eq(x.wanted, SLR_WANTS_NOTHING, "the GEMM runs whole");
     cr_expect(overwritten_at(4096, 1, true));
-    slr_expect_refused(&comm);
+    slr_expect_refused(latest);
     cr_expect(!overwritten_at(4096, 1, true));
     cr_expect(!overwritten_at(4096, 1, true), "for good");
     fresh();

@@ -160,7 +160,7 @@ static cublasStatus_t run(bool on_a, unsigned *parts)
 {
     static CUevent events[PARTS];
     struct slr_ring ring = {
-        .rank = 1, .nranks = NRANKS, .finished = FINISHED, .chunk_event = events, .chunk_events = PARTS};
+        .rank = 1, .nranks = NRANKS, .now.finished = FINISHED, .now.chunk_event = events, .now.chunk_events = PARTS};
     const struct slr_gemm gemm = gemm_of(on_a);
     const size_t shard = SHARD * K * sizeof(float);
     const struct slr_gather gather = {

@@ -174,11 +174,11 @@ static cublasStatus_t run(const struct slr_gemm *gemm, unsigned *parts)
 {
     struct slr_ring ring = {.rank = RANK,
                             .nranks = NRANKS,
-                            .finished = FINISHED,
-                            .owned = OWNED,
-                            .own_copied = OWNED,
-                            .chunk_event = events,
-                            .chunk_events = CHUNK_EVENTS};
+                            .now.finished = FINISHED,
+                            .now.owned = OWNED,
+                            .now.own_copied = OWNED,
+                            .now.chunk_event = events,
+                            .now.chunk_events = CHUNK_EVENTS};
     const struct slr_gather gather = gather_of();
     struct slr_gemm_split split = {.pace = pace};
     cr_assert_eq(slr_gemm_split_find(gemm, &gather, NRANKS, &split), SLR_R_FUSED);

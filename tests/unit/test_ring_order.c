@@ -439,19 +439,19 @@ Test(ring_order, an_event_that_carries_a_gather_comes_after_all_of_it)
         cr_assert_eq(gather(ring, &g), SLR_OK);
         orders = 0;
         cr_assert_eq(slr_ring_join(ring, origin), SLR_OK);
-        expect_order((struct order_call[]){{false, ring->finished, origin}}, 1);
+        expect_order((struct order_call[]){{false, ring->now.finished, origin}}, 1);
         cr_assert_eq(slr_ring_carry(ring, origin, false), SLR_OK);
         expect_order((struct order_call[]){{true, ring->before, origin},
                                            {false, ring->before, ring->carrier},
-                                           {false, ring->finished, ring->carrier}},
+                                           {false, ring->now.finished, ring->carrier}},
                      3);
         cr_assert_eq(slr_ring_carry(ring, origin, false), SLR_OK);
         expect_order(NULL, 0);
         cr_assert_eq(slr_ring_wait_before(ring, consumer), SLR_OK);
         expect_order((struct order_call[]){{false, ring->before, consumer}}, 1);
         cr_assert_eq(slr_ring_join(ring, consumer), SLR_OK);
-        expect_order((struct order_call[]){{true, ring->finished, ring->carrier}, {false, ring->finished, consumer}},
-                     2);
+        expect_order(
+            (struct order_call[]){{true, ring->now.finished, ring->carrier}, {false, ring->now.finished, consumer}}, 2);
     }
 }
 
@@ -504,7 +504,7 @@ Test(ring_order, measuring_only_adds_records_of_its_own_events)
     memcpy(plain, order, sizeof plain);
 
     slr_timing_begin(&record);
-    ring->timing = &record;
+    ring->now.timing = &record;
     mixed_gather(&w, ring, app);
     cr_assert_eq(queues[0].count, count);
     for (int i = 0; i < count; i++)
