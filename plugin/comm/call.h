@@ -76,7 +76,6 @@ struct slr_call {
     struct slr_trial_turn turn; /* which way it goes there */
     uint64_t context;           /* of its call site there; 0: it has none */
     uint64_t behind;            /* what the calls up to it were, there; 0 without trials */
-    uint64_t group;             /* that has kept it, of the process's, from 1; 0: none has */
     bool verify;                /* moved to the ring, and one of the sample that is compared with NCCL (verify.h) */
     CUdeviceptr reference;      /* NCCL's result while it is compared */
     /* Likewise, of a reduce-scatter. */

@@ -98,9 +98,8 @@ static size_t calls_of(const struct slr_comm *c, const struct slr_call *calls, s
     return n;
 }
 
-bool slr_group_keep(struct slr_call *call)
+bool slr_group_keep(const struct slr_call *call)
 {
-    call->group = group->number;
     return append(&group->calls, &group->count, &group->room, call);
 }
 

@@ -60,7 +60,7 @@ struct slr_group *slr_group_close(void);
 void slr_group_free(struct slr_group *g);
 
 /* Keeps a call for the end of the group. False: no memory; the caller reports it. */
-bool slr_group_keep(struct slr_call *call);
+bool slr_group_keep(const struct slr_call *call);
 
 /* The same of a call that is captured. And how many of the communicator there are. */
 bool slr_group_keep_captured(const struct slr_call *call);

@@ -101,17 +101,15 @@ struct consumer {
     CUcontext ctx;
 };
 
-/* The first of the gathers that the holder holds and that one operand is the receive buffer of; as many as there are:
- * none. */
+/* 1 + the last of the gathers that the holder holds and that one operand is the receive buffer of; 0: there is none. */
 static unsigned consumed_by(const struct slr_lane *lane, const struct slr_holder *h, const struct slr_gemm *gemm)
 {
-    unsigned i = h->from;
-    for (; i < lane->pending->members; i++) {
-        const CUdeviceptr recv = lane->pending->member[i].gather.recv;
+    for (unsigned n = lane->pending->members; n > h->from; n--) {
+        const CUdeviceptr recv = lane->pending->member[n - 1].gather.recv;
         if ((uintptr_t)gemm->a == recv || (uintptr_t)gemm->b == recv)
-            break;
+            return n;
     }
-    return i;
+    return 0;
 }
 
 /* Whether the GEMM could consume a pending gather: held by its stream, same context, one operand
@@ -120,7 +118,7 @@ static bool could_consume(struct slr_lane *lane, void *consumer)
 {
     const struct consumer *x = consumer;
     const struct slr_holder *h = slr_pending_holder(lane, x->stream);
-    return h && lane->ring.ctx == x->ctx && consumed_by(lane, h, x->gemm) < lane->pending->members;
+    return h && lane->ring.ctx == x->ctx && consumed_by(lane, h, x->gemm) > 0;
 }
 
 /* Whether a sum over the gathered dimension is to be split, and is worth it. */
@@ -370,9 +368,10 @@ static bool consume(struct slr_lane *lane, struct slr_gemm *gemm, const struct s
 {
     struct slr_gemm_split split = {.quantum = 1};
     struct slr_holder *h = slr_pending_holder(lane, op->stream);
-    const unsigned i = h ? consumed_by(lane, h, gemm) : 0;
-    if (!h || i == lane->pending->members)
+    const unsigned found = h ? consumed_by(lane, h, gemm) : 0;
+    if (!found)
         return false;
+    const unsigned i = found - 1;
     *why = join_besides(lane, h, i, gemm, op);
     if (*why == SLR_R_FUSED)
         *why = may_fuse(lane, &lane->pending->member[i], gemm, h, &split);

@@ -222,7 +222,7 @@ ncclResult_t slr_gather_ring(const struct slr_call *call, bool defer, enum slr_r
     struct slr_place recv = slr_block_find((CUdeviceptr)(uintptr_t)call->recv);
     slr_lane_lock(lane);
     struct slr_member member;
-    const bool together = slr_pending_goes_on(lane, call);
+    const bool together = slr_pending_goes_on(lane, call->stream);
     /* The ring's events are recorded again. */
     if (!together)
         slr_pending_join(lane, SLR_R_JOIN_NEXT_GATHER, "ncclAllGather");
@@ -230,7 +230,7 @@ ncclResult_t slr_gather_ring(const struct slr_call *call, bool defer, enum slr_r
     if (together)
         slr_pending_added(lane, s == SLR_OK ? &member : NULL);
     else if (s == SLR_OK)
-        slr_pending_add(lane, &member, call->group);
+        slr_pending_add(lane, &member);
     if (s == SLR_OK) {
         met(c, &send, call->send, call->shard);
         met(c, &recv, call->recv, call->shard * (size_t)c->nranks);

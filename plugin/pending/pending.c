@@ -6,7 +6,6 @@
 #include "base/nvtx.h"
 #include "base/status.h"
 #include "kernels/gemm.h"
-#include "plugin/comm/call.h"
 #include "plugin/comm/watch.h"
 #include "plugin/pending/order.h"
 
@@ -106,7 +105,7 @@ void slr_pending_follow(struct slr_lane *lane, CUstream stream)
     hold(lane, stream, false);
 }
 
-void slr_pending_add(struct slr_lane *lane, const struct slr_member *member, uint64_t group)
+void slr_pending_add(struct slr_lane *lane, const struct slr_member *member)
 {
     CUstream stream = slr_stream_name(member->gather.stream, false);
     struct slr_holder h = {.stream = stream, .blocking = holds_default(lane, stream), .origin = true};
@@ -115,7 +114,6 @@ void slr_pending_add(struct slr_lane *lane, const struct slr_member *member, uin
     lane->pending->member[0] = *member;
     lane->pending->member[0].gather.route = NULL; /* not kept */
     lane->pending->members = 1;
-    lane->pending->group = group;
     lane->pending->serial = ++serial;
     lane->pending->carried = lane->pending->followed = false;
     atomic_store(&lane->pending->shown, false);
@@ -133,38 +131,19 @@ void slr_pending_add(struct slr_lane *lane, const struct slr_member *member, uin
 void slr_pending_enqueued(struct slr_lane *lane, const struct slr_gather *g)
 {
     const struct slr_member member = {.gather = *g, .turn.site = -1};
-    slr_pending_add(lane, &member, 0);
+    slr_pending_add(lane, &member);
 }
 
 /* ---- several together ---- */
 
-/* What the call reads, and what it writes. */
-static bool shares_nothing(const struct slr_call *call, const struct slr_gather *g, int nranks)
+/* A gather's entry joins its stream, so an origin that nothing was put on stands in the same group as the call. Nobody has
+ * been told of an end, which this one would have to come before. */
+bool slr_pending_goes_on(struct slr_lane *lane, CUstream stream)
 {
-    const uintptr_t send = (uintptr_t)call->send, recv = (uintptr_t)call->recv;
-    return slr_extent_apart((struct slr_extent){send, send + call->shard}, g, nranks) &&
-           slr_extent_apart((struct slr_extent){recv, recv + call->shard * (size_t)nranks}, g, nranks);
-}
-
-/* The origin is as it was when the group's first gather was enqueued: what has come behind that would be behind the
- * next one as well, and nobody has been told of an end. */
-static bool is_untouched(const struct slr_pending *p, CUstream stream)
-{
-    const struct slr_holder *h = &p->holder[0];
-    return p->holders == 1 && h->origin && h->stream == stream && h->from == 0 && !h->aside &&
-           !atomic_load(&h->overtaken) && !p->carried && !p->followed;
-}
-
-bool slr_pending_goes_on(struct slr_lane *lane, const struct slr_call *call)
-{
-    struct slr_pending *p = lane->pending;
-    if (!p->active || !call->group || call->group != p->group || call->verify || p->members == SLR_TOGETHER ||
-        !is_untouched(p, slr_stream_name(call->stream, false)))
-        return false;
-    for (unsigned i = 0; i < p->members; i++)
-        if (!shares_nothing(call, &p->member[i].gather, lane->ring.nranks))
-            return false;
-    if (slr_shared_work_begin(&lane->comm->shared) != SLR_OK)
+    const struct slr_pending *p = lane->pending;
+    const struct slr_holder *h = p->active ? slr_pending_holder(lane, slr_stream_name(stream, false)) : NULL;
+    if (!h || !h->origin || atomic_load(&h->overtaken) || p->carried || p->members == SLR_TOGETHER ||
+        slr_shared_work_begin(&lane->comm->shared) != SLR_OK)
         return false;
     const bool kept = slr_ring_keep(&lane->ring, p->members - 1) == SLR_OK;
     slr_shared_work_end();
@@ -181,7 +160,6 @@ void slr_pending_added(struct slr_lane *lane, const struct slr_member *member)
     slr_table_lock();
     p->member[p->members] = *member;
     p->member[p->members++].gather.route = NULL;
-    atomic_store(&p->shown, false);
     slr_table_unlock();
 }
 

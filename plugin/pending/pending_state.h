@@ -24,7 +24,6 @@
 #include "plugin/comm/trial_row.h"
 #include "plugin/pending/pending.h"
 
-struct slr_call;
 struct slr_expect_site;
 
 #define SLR_HOLDERS 8
@@ -55,7 +54,6 @@ struct slr_pending {
     struct slr_member member[SLR_TOGETHER]; /* in the order in which they end; the last one is the ring's latest, the
                                              * others' arrivals it keeps at the same places */
     unsigned members;
-    uint64_t group;       /* that all of them are of; 0: there is one, and there will be no other */
     struct slr_plan plan; /* made the latest time, */
     size_t slot;          /* for slots of that size */
     struct slr_holder holder[SLR_HOLDERS];
@@ -127,13 +125,13 @@ struct slr_holder *slr_pending_holder(struct slr_lane *lane, CUstream stream);
 /* Under the lane's lock, all that follow. `stream` is a name that slr_stream_name()
  * returned. */
 
-/* The ring has enqueued the gather of a call of `group`, or of none: 0. */
-void slr_pending_add(struct slr_lane *lane, const struct slr_member *member, uint64_t group);
+/* The ring has enqueued the gather. */
+void slr_pending_add(struct slr_lane *lane, const struct slr_member *member);
 
-/* Whether the call's gather can be pending together with what is, of the same group on the same stream, so that nothing
- * has to be joined. If so, what is pending makes room for it (slr_ring_keep), and when the ring has been given the
- * call (`member`; NULL: that has failed) slr_pending_added() has to be called. */
-bool slr_pending_goes_on(struct slr_lane *lane, const struct slr_call *call);
+/* Whether the next gather, on `stream`, can be pending together with what is: it is of the same group. If so, what is
+ * pending makes room for it (slr_ring_keep), and when the ring has been given it (`member`; NULL: that has failed)
+ * slr_pending_added() has to be called. */
+bool slr_pending_goes_on(struct slr_lane *lane, CUstream stream);
 void slr_pending_added(struct slr_lane *lane, const struct slr_member *member);
 
 /* The latest one of those that are pending. With either lock. */

@@ -28,6 +28,9 @@ run(trace_joined 120 ${trace_sh} --ended gemm_leading_dimension -- -- $<TARGET_F
 foreach(case one-stream several-streams several-comms mixed nested)
   run(trace_group_${case} 120 ${trace_sh} --want "n('ring') > 0" -- -- $<TARGET_FILE:forms_groups> ${case} 3 ENV ${trace})
 endforeach()
+# Each gather of a group, behind which its own GEMM stands.
+set(each_of_group --calls ring=9 --ended fused -- --set SLIPRING_FLOP_PER_BYTE=0 --set SLIPRING_CHUNKS=5 -- $<TARGET_FILE:forms_order> group-each 3)
+run(trace_group_each 120 ${trace_sh} ${each_of_group} ENV ${trace})
 run(trace_split 120 ${trace_sh} --calls ring=8 -- -- ${calls} 3 split ENV ${trace})
 foreach(case init-all threads)
   run(trace_${case} 120 ${trace_sh} -- -- $<TARGET_FILE:forms_comms> ${case} 3 ENV ${trace})
@@ -187,6 +190,7 @@ endif()
 # ---- mutants: what each of them says wrong, the checks have to find ----
 run(trace_mutant_stale_base 120 MUTANT trace_stale_base ${trace_sh} -- -- $<TARGET_FILE:gather_matrix> 3 2000000 ENV ${trace})
 run(trace_mutant_not_queried 120 MUTANT trace_not_queried ${trace_sh} -- -- ${calls} 2 flood 20 ENV ${trace})
+run(trace_mutant_group_not_turned 120 MUTANT trace_group_not_turned ${trace_sh} ${each_of_group} ENV ${trace})
 run(trace_mutant_no_pull 120 MUTANT trace_no_pull ${trace_sh} -- -- ${calls} 3 mixed ENV ${trace})
 run(trace_mutant_origin_counts 120 MUTANT trace_origin_counts ${trace_sh} -- -- $<TARGET_FILE:fuse> 3 other-stream ENV ${trace})
 run(trace_mutant_numbered_twice 120 MUTANT trace_numbered_twice ${trace_sh} -- -- ${calls} 2 mixed ENV ${trace})

@@ -83,6 +83,10 @@ run(form_group_beside 120 ${run_sh} --set SLIPRING_MIN_BYTES=4K --set SLIPRING_S
 # The last gather of a group waits for its GEMM, on one or two streams.
 run(form_group_fused 120 ${form} --set SLIPRING_FLOP_PER_BYTE=0 ${ring_only} --has "\"event\":\"fused\""
   EACH forms_order group-last,group-last-other,group-last-partner 3)
+# And so does each of the others for its own; on the first, or when it has been told, nothing but the host's look joins.
+run(form_group_each_fused 120 ${form} --set SLIPRING_FLOP_PER_BYTE=0 ${ring_only} --has "\"event\":\"count\",\"reason\":\"fused\",\"n\":6[,}]"
+  --hasnt "\"event\":\"joined\".*\"by\":\"(ncclAllGather|GEMM|cuMemcpy)" EACH forms_order group-each,group-each-told 3)
+run(form_group_by_first_fused 120 ${form} --set SLIPRING_FLOP_PER_BYTE=0 ${ring_only} --has "\"event\":\"fused\"" EACH forms_order group-second-by-first 3)
 # What overtakes a gather leaves it to its GEMM: all of these are fused, and joined by nothing before the host looks.
 run(form_overtake_fused 120 ${run_sh} --set SLIPRING_MIN_BYTES=0 --set SLIPRING_FLOP_PER_BYTE=0 ${ring_only} --has "\"event\":\"fused\""
   --hasnt "\"event\":\"joined\".*\"by\":\"(cuStreamWaitEvent|GEMM|cuMemFreeAsync)"
@@ -106,6 +110,11 @@ run(form_mutant_overtake_captured 120 WITH overtake_captured ${run_sh} --status 
 run(form_mutant_overtake_gemm 300 MUTANT overtake_gemm ${caught} EACH forms_order overtake-gemm-reads,overtake-gemm-send,overtake-gemm-recv 2)
 run(form_mutant_overtake_free 300 MUTANT overtake_free ${caught} EACH forms_order overtake-free-send 2 ENV SOFTGPU_HANG_SECONDS=3 SOFTGPU_HANG=abort)
 run(form_mutant_overtake_elsewhere 300 MUTANT overtake_elsewhere ${caught} EACH forms_order overtake-legacy-blocking 2)
+run(form_mutant_group_all_consumed 300 MUTANT group_all_consumed ${caught} EACH forms_order group-each,group-each-told 2)
+run(form_mutant_group_none_needed 300 MUTANT group_none_needed ${caught} EACH forms_order group-first-in-part 2)
+run(form_mutant_group_not_besides 300 MUTANT group_not_besides ${caught} EACH forms_order group-first-into-second 2)
+run(form_mutant_group_not_before 300 MUTANT group_not_before ${caught} EACH forms_order group-second-by-first 2)
+run(form_mutant_group_too_many 300 MUTANT group_too_many ${caught} EACH forms_order group-many 2)
 run(form_mutant_group_no_partner 300 MUTANT group_no_partner ${caught} EACH forms_order group-partner-sees,group-partner-tells,group-partner-nccl 2)
 run(form_mutant_group_no_join 300 MUTANT group_no_join ${caught} EACH forms_order send-recv,group-on-its-stream,group-on-blocking,group-told-and-not 2)
 run(form_mutant_group_unseen 300 MUTANT group_unseen ${caught} EACH forms_order group-unhooked 2)

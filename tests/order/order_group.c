@@ -259,6 +259,37 @@ static void first_in_part(struct look *l)
     close_pair(&p, l->s);
 }
 
+/* A GEMM that could be cut writes where the second one receives: that has to be over. */
+static void first_into_second(struct look *l)
+{
+    struct pair p;
+    open_pair(l, &p, l->s);
+    call_pair(l, &p, l->comm, l->s);
+    gemm_identity_to(l, p.first.recv, l->g.recv, l->s);
+    gather_check(&l->g, p.seed, l->s, "a product over a group's second gather");
+    gather_call(&l->g, l->comm, l->s);
+    see(l, l->g.recv, l->s);
+    close_pair(&p, l->s);
+}
+
+/* The GEMM consumes the second gather, and reads the first as well, as of scale factors: that has to be there before the
+ * first part. */
+static void second_by_first(struct look *l)
+{
+    struct pair p;
+    open_pair(l, &p, l->s);
+    if (l->g.rank == 0)
+        CUDA(cudaMemcpyAsync(p.first.send, l->one, GEMM_K * GEMM_K * sizeof(float), cudaMemcpyDeviceToDevice, l->s));
+    CUDA(cudaStreamSynchronize(l->s));
+    call_pair(l, &p, l->comm, l->s);
+    float *one = l->one;
+    l->one = (float *)(void *)p.first.recv;
+    gemm_identity(l, l->g.recv, l->s);
+    l->one = one;
+    see(l, l->side, l->s);
+    gather_free(&p.first);
+}
+
 /* More gathers than are kept apart. */
 static void many_gathers(struct look *l)
 {
@@ -355,13 +386,15 @@ const struct order_case order_group_cases[] = {
     {.name = "group-last", .look = last_same_stream, .floats = true, .quiet = true},
     {.name = "group-last-other", .look = last_other_stream, .floats = true, .quiet = true},
     {.name = "group-last-partner", .look = last_by_partner, .floats = true, .quiet = true},
-    {.name = "group-each", .look = each_first, .floats = true},
-    {.name = "group-each-last", .look = each_last, .floats = true},
-    {.name = "group-each-told", .look = each_told, .floats = true},
+    {.name = "group-each", .look = each_first, .floats = true, .quiet = true},
+    {.name = "group-each-last", .look = each_last, .floats = true, .quiet = true},
+    {.name = "group-each-told", .look = each_told, .floats = true, .quiet = true},
     {.name = "group-first-twice", .look = first_twice, .floats = true},
     {.name = "group-first-writes", .look = first_writes_second, .floats = true},
     {.name = "group-first-in-part", .look = first_in_part, .floats = true},
-    {.name = "group-many", .look = many_gathers, .floats = true},
+    {.name = "group-first-into-second", .look = first_into_second, .floats = true},
+    {.name = "group-second-by-first", .look = second_by_first, .floats = true},
+    {.name = "group-many", .look = many_gathers, .floats = true, .quiet = true},
     {.name = "group-partner-sees", .look = partner_sees, .floats = true},
     {.name = "group-partner-tells", .look = partner_tells, .floats = true},
     {.name = "group-partner-nccl", .look = partner_of_nccl, .floats = true},
