@@ -13,6 +13,7 @@
 #include "plugin/callers/callers.h"
 #include "plugin/calls/calls.h"
 #include "plugin/comm/group_kept.h"
+#include "plugin/comm/watch.h"
 #include "plugin/connect/connect.h"
 #include "plugin/gather/gather.h"
 #include "plugin/passed/passed_alone.h"
@@ -233,6 +234,16 @@ static ncclResult_t ring(struct slr_call *call)
     return call->verify ? slr_verified_finish(call, 1, slr_verified_run(call, 1, ring_entered)) : ring_entered(call);
 }
 
+static ncclResult_t keep(struct slr_call *call)
+{
+    name(call);
+    call->kept = true;
+    if (!slr_group_keep(call))
+        return ncclSystemError;
+    SLR_WATCH(kept, call);
+    return ncclSuccess;
+}
+
 static ncclResult_t run(struct slr_call *call, ncclResult_t recorded)
 {
     switch (call->why) {
@@ -243,8 +254,7 @@ static ncclResult_t run(struct slr_call *call, ncclResult_t recorded)
     case SLR_R_RING:
         if (!slr_in_group())
             return ring(call);
-        name(call);
-        return slr_group_keep(call) ? ncclSuccess : ncclSystemError;
+        return keep(call);
     default:
         leave_context(call);
         return call->flow->nccl(call);

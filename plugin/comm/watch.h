@@ -8,7 +8,8 @@
  *   joined     a stream is about to wait for the gather (why), or has consumed it       B
  *   over       no stream has to wait for the gather any more                            B
  *   leaves     NCCL's function is about to be called for a call that NCCL is left       C
- *   left       it has been
+ *   left       it has been; of a call in a group NCCL enqueues it at the end
+ *   kept       the ring is going to be given the call at its group's end
  *
  * A: the communicator's lock, its context current. B: the lane's lock. C: no lock. Always with the guard up. A captured
  * call runs when its graph is launched: of its recording only `joined` and `over` are told, of the capture's lane. */
@@ -44,6 +45,7 @@ struct slr_watcher {
     void (*over)(struct slr_lane *lane);
     void (*leaves)(const struct slr_call *call);
     void (*left)(const struct slr_call *call, ncclResult_t r);
+    void (*kept)(const struct slr_call *call);
 };
 
 #define SLR_WATCHERS 8

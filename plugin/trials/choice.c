@@ -273,11 +273,11 @@ static bool is_watched(const struct slr_trials *t, uint32_t site)
            (slr_trial_gemms_period(&s->behind) || s->behind.calls >= SLR_TRIAL_WATCHED_CALLS);
 }
 
-/* No way would be measured: all calls are in groups. */
+/* No way would be measured: all calls are in groups, and none had a GEMM behind it whose time is known. */
 static bool has_only_groups(const struct slr_trials *t, const struct slr_trial_site *s)
 {
     return slr_stage_of(s->again) == SLR_STAGE_WAYS && s->state == SLR_SITE_TRYING && s->seen >= GROUPED &&
-           s->alone == 0 && t->coming.ended[s - t->site] <= s->again;
+           s->alone == 0 && s->told == 0 && t->coming.ended[s - t->site] <= s->again;
 }
 
 /* In its first calls, with which no GEMM comes: there is nothing to try but ring and NCCL, which a duel does. */

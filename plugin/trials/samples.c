@@ -138,6 +138,7 @@ struct slr_clock *slr_clock_begin(struct slr_clock *clocks, CUstream stream)
         clock->ended = clock->eaten = false;
         clock->gemm = 0;
         clock->open = true;
+        clock->mate = NULL;
         clock->from = slr_now_ns();
         if (!slr_trial_record(&clock->begin, stream))
             return NULL;
@@ -170,9 +171,13 @@ static CUevent last_event(const struct slr_clock *clock)
 
 void slr_clock_next(struct slr_clock *clock, CUstream stream)
 {
-    clock->period = (float)(slr_now_ns() - clock->from) / 1e6f;
-    clock->idle = slr_real.cuStreamQuery(stream) == CUDA_SUCCESS;
-    clock->open = false;
+    const uint64_t now = slr_now_ns();
+    const bool idle = slr_real.cuStreamQuery(stream) == CUDA_SUCCESS;
+    for (; clock; clock = clock->mate) {
+        clock->period = (float)(now - clock->from) / 1e6f;
+        clock->idle = idle;
+        clock->open = false;
+    }
 }
 
 /* Open, its site has not been called again: so it is for good if it was the last time, and each call of the

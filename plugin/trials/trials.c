@@ -78,7 +78,7 @@ void slr_trials_ready(struct slr_comm *c)
 static void go_on(struct slr_comm *c, int site, bool small, CUstream stream)
 {
     struct slr_trials *t = c->trials;
-    if (!small || !slr_small_is_quiet(t, site))
+    if (!slr_trials_same_group(t) && (!small || !slr_small_is_quiet(t, site)))
         slr_trials_stop(t);
     if ((t->clocks_out || t->trying) && slr_shared_enter(&c->shared) == SLR_OK) {
         if (t->clocks_out)
@@ -108,7 +108,13 @@ static bool watch(const struct slr_trials *t, struct slr_trial_site *s, const st
     return !s->kind->produced;
 }
 
-/* Whether the call's time is taken. `grouped`: it can not be. `made`: slr_call's. */
+/* A call in a group with others, whose time is that of all. */
+static bool may_measure_group(const struct slr_trial_site *s)
+{
+    return !s->kind->produced && s->alone == 0; /* times of both kinds can not be compared */
+}
+
+/* Whether the call's time is taken. `grouped`: it is in a group with others. `made`: slr_call's. */
 static bool count(struct slr_trials *t, struct slr_trial_site *s, bool grouped, const struct slr_consumer *made)
 {
     bool measured;
@@ -136,7 +142,7 @@ static bool count(struct slr_trials *t, struct slr_trial_site *s, bool grouped, 
                 (made->m || t->in_force.chosen[s - t->site]) && is_stranger(t, (uint32_t)(s - t->site), made);
         }
     }
-    return (watch(t, s, made) || measured) && !grouped && s->state != SLR_SITE_GIVEN_UP;
+    return (watch(t, s, made) || measured) && (!grouped || may_measure_group(s)) && s->state != SLR_SITE_GIVEN_UP;
 }
 
 /* Rank 0's. Groups differ between ranks, but iterations do not. */
@@ -172,6 +178,18 @@ static enum slr_reason way_now(const struct slr_trials *t, const struct slr_coll
     return small && !t->warming ? SLR_R_TOO_SMALL : SLR_R_RING;
 }
 
+/* Which ways have been tried in the group that this thread is in, or of the call. */
+static void note_way(struct slr_trials *t)
+{
+    const struct slr_group *open = slr_group_now();
+    const uint64_t group = open ? open->number : 0;
+    if (!group || group != t->ways_group)
+        t->ways = 0;
+    t->ways_group = group;
+    if (t->now.trying)
+        t->ways |= 1u << t->now.way;
+}
+
 static enum slr_reason next(struct slr_call *call)
 {
     struct slr_trials *t = call->comm->trials;
@@ -198,6 +216,7 @@ static enum slr_reason next(struct slr_call *call)
     }
     call->context = t->now.site >= 0 ? t->site[t->now.site].context : 0;
     call->measured = t->now.site >= 0 && count(t, &t->site[t->now.site], slr_in_group(), &call->made);
+    note_way(t);
     t->site_before = t->now.site;
     /* Where no GEMM was expected to make what it sends, whether one did or not: its time is not in the row's. */
     if (call->measured && kind->produced && (!t->making || (int)t->making->site != t->now.site))
@@ -206,6 +225,7 @@ static enum slr_reason next(struct slr_call *call)
     if (t->now.site >= 0 && !t->now.trying)
         t->site[t->now.site].went[why == SLR_R_RING]++;
     call->turn = t->now;
+    call->place = t->agreed.calls;
     call->behind = t->contexts.now;
     return why;
 }

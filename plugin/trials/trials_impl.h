@@ -31,10 +31,11 @@ struct slr_clock {
     bool ended;                        /* `gathered` has been recorded */
     bool eaten;                        /* and `consumed` */
     bool open;
-    uint64_t call; /* the caller's: its number among the communicator's */
-    uint64_t from; /* host, ns */
-    float period;  /* to the next call, ms */
-    bool idle;     /* its stream had nothing left to do when that came */
+    uint64_t call;          /* the caller's: its number among the communicator's */
+    uint64_t from;          /* host, ns */
+    float period;           /* to the next call, in another group, ms */
+    bool idle;              /* its stream had nothing left to do when that came */
+    struct slr_clock *mate; /* of the site's call before in the same group; NULL: none */
     /* The caller's: what is measured. */
     uint32_t site;
     int way;
@@ -52,7 +53,8 @@ void slr_clock_consumed(struct slr_clock *clock, CUstream stream);
 /* No GEMM will come any more. False: it has no time, and is free again. */
 bool slr_clock_stop(struct slr_clock *clock);
 
-/* The next call of the site of a stopped one comes, on `stream`, on which nothing of it has been put yet. */
+/* The next call of the site of a stopped one, and of its mates, comes, on `stream`, on which nothing of it has been put
+ * yet. */
 void slr_clock_next(struct slr_clock *clock, CUstream stream);
 
 /* The stopped one of the earliest call, if it is over, with its time; 0: that is not known. Or one that is still open
@@ -209,6 +211,7 @@ struct slr_trial_contexts {
 
 #define SLR_TRIALS_ROWS (SLR_TRIAL_SITES * SLR_TRIAL_ROWS)
 #define SLR_SPARSE_LEAST 4
+#define SLR_TRIALS_TOGETHER 16      /* gathers of a group that are measured, most */
 #define SLR_TRIALS_GONE 512u        /* calls of the communicator without one of a site */
 #define SLR_TRIALS_WATCHED SLR_WAYS /* as a clock's way: the time is not of interest */
 
@@ -242,6 +245,7 @@ struct slr_trial_site {
     uint64_t went[2];              /* calls by what is in force, since that was last changed: [1]: over the ring */
     uint64_t calls;                /* since its ways began to be tried, or are going to be */
     uint64_t seen, alone;          /* since it is known; of these, outside of groups */
+    uint64_t told;                 /* whose times tell of them, watched ones too: measure.c */
     bool small;                    /* find.c */
     uint64_t early;                /* of a small one, before its ways are tried */
     uint32_t again;                /* as slr_trial_choice's */
@@ -251,6 +255,15 @@ struct slr_trial_site {
     struct slr_trial_gemms behind; /* rank 0's */
     const struct slr_trial_known *known; /* known.c */
     struct slr_clock *latest;            /* of its latest measured call, until the next one comes; or NULL */
+};
+
+/* A gather that is measured, and that a GEMM may still consume. The atomic ones are for a look without the lock. */
+struct slr_trial_run {
+    struct slr_clock *clock;
+    struct slr_consumer consumer; /* the latest GEMM */
+    _Atomic bool more;            /* the GEMM needs all of it: the next one may consume it, */
+    CUstream more_on;             /* on the same stream */
+    _Atomic uintptr_t begin, end; /* the receive buffer */
 };
 
 struct slr_trials {
@@ -268,16 +281,18 @@ struct slr_trials {
     unsigned rows;
     struct slr_clock clocks[SLR_CLOCKS];
     struct slr_blocks blocks;
-    uint64_t turns_posted;        /* of which duel: blocks.upto */
-    unsigned clocks_out;          /* are not free */
-    unsigned trying;              /* sites that are TRYING */
-    struct slr_clock *running;    /* of the latest gather; NULL: it is not measured */
-    struct slr_consumer consumer; /* of that, the latest GEMM */
-    _Atomic bool more;            /* that needs all of it: the next one may consume it, */
-    CUstream more_on;             /* on the same stream */
-    struct slr_clock *making;     /* of a GEMM before a reduce-scatter that is to be measured; or NULL */
-    struct slr_consumer made;     /* that GEMM */
-    _Atomic uintptr_t begin, end; /* its receive buffer, for a look without the lock; or empty */
+    uint64_t turns_posted; /* of which duel: blocks.upto */
+    unsigned clocks_out;   /* are not free */
+    unsigned trying;       /* sites that are TRYING */
+    struct slr_trial_run
+        run[SLR_TRIALS_TOGETHER]; /* the latest gather, or those of the latest group, as far as they are
+                                                    * measured */
+    _Atomic unsigned runs;
+    uint64_t runs_group; /* 0: it is alone */
+    uint64_t ways_group;
+    unsigned ways;            /* that its calls have had in turn, as bits */
+    struct slr_clock *making; /* of a GEMM before a reduce-scatter that is to be measured; or NULL */
+    struct slr_consumer made; /* that GEMM */
     struct slr_trial_choice coming, in_force;
     struct slr_trial_turn now;    /* of the latest call that counts */
     uint64_t held_since;          /* rank 0's: the call since which a site waits for its duel; 0: none does */
@@ -346,6 +361,9 @@ static inline bool slr_trials_is_called(const struct slr_trials *t, const struct
 {
     return t->agreed.calls - s->called <= SLR_TRIALS_GONE;
 }
+
+/* This thread is in the group whose calls are measured. */
+bool slr_trials_same_group(const struct slr_trials *t);
 
 /* Its calls are in groups with others, for the most part. */
 static inline bool slr_trials_is_grouped(const struct slr_trial_site *s)

@@ -349,12 +349,12 @@ run(e2e_trials_reproducible 60 ${run_sh} ${trials} --set CUBLAS_WORKSPACE_CONFIG
   -- $<TARGET_FILE:ag_gemm> --ranks 2 ${rounds})
 # Strict: no parts, whatever is tried.
 run(e2e_trials_strict 60 ${run_sh} ${tried} --set SLIPRING_STRICT=on --hasnt "\"event\":\"fused\"" -- $<TARGET_FILE:ag_gemm> --ranks 2 ${rounds})
-# A group of one is its call: tried, chosen and fused as such.
-foreach(group "" one+)
+# A group of one is its call: tried, chosen and fused as such. In one with others it is as well, when a GEMM is behind it.
+foreach(group "" one+ two+)
   string(REPLACE + _ name "trials_group_${group}gemm")
   run(e2e_${name} 60 ${run_sh} ${tried} --has "\"event\":\"summary\".*\"fused\":[1-9]" -- $<TARGET_FILE:call_sites> 2 ${group}gemm:200)
 endforeach()
-# Gathers in other groups: trials that would measure nothing end. What the program takes decides, where there is more than one round of
+# Gathers in groups without a GEMM: trials that would measure nothing end. What the program takes decides, where there is more than one round of
 # it; trials begin when some gathers come alone.
 run(e2e_trials_grouped 60 ${run_sh} ${trials} --set SLIPRING_TRIALS=3 --set SLIPRING_TRIALS_AFTER=48 --has "\"event\":\"duel\".*\"sites\":1"
   --hasnt "\"event\":\"tried\"" -- $<TARGET_FILE:call_sites> 2 two+alone:600)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Calls that share groups with others have no times of their own: the program's tell, if anything does. */
+/* Calls that share groups with others: with a GEMM behind each their ways are tried, else the program's times tell, if
+ * anything does. */
 #include <math.h>
 #include <string.h>
 #include "trials_play.h"
@@ -24,7 +25,7 @@ static const struct slr_trials *rank0(void)
 
 Test(trials_groups, a_duel_decides)
 {
-    grouped = 4;
+    grouped = 4, gemm_m = 0;
     model.nccl = 1, model.pace = 0.9;
     go(2 * DECIDED);
     cr_expect(in_stage(0, -1) == 0 && in_stage(1, 0) > 0);
@@ -44,7 +45,7 @@ Test(trials_groups, it_may_be_nccls)
 /* The ring is ahead, but not certainly. */
 Test(trials_groups, when_nothing_tells_they_go_on)
 {
-    grouped = 4;
+    grouped = 4, gemm_m = 0;
     model.nccl = model.pace = 1;
     uneven = (const double[]){0, 2, 2, 0, 2, 0}; /* of two rounds NCCL's turn, of the third the ring's */
     go(2 * DECIDED);
@@ -60,7 +61,7 @@ Test(trials_groups, when_nothing_tells_they_go_on)
 /* It is not ahead, as far as several show: NCCL has them. */
 Test(trials_groups, later_duels_decide_for_nccl)
 {
-    grouped = 4;
+    grouped = 4, gemm_m = 0;
     model.nccl = 0.95, model.pace = 1;
     steady = false;
     go(2 * DECIDED);
@@ -69,6 +70,59 @@ Test(trials_groups, later_duels_decide_for_nccl)
     cr_expect(latest()->why == SLR_R_MEASURED && latest()->stage == 3);
     cr_expect_eq(rank0()->site[0].pairs.n, 6);
 }
+
+/* ---- with a GEMM behind each ---- */
+
+/* Of the stages in which all ways are tried. */
+static int in_ways(int parts)
+{
+    return in_stage(0, parts) + in_stage(2, parts);
+}
+
+/* A layer's two gathers are a group: as many parts as are fastest, and NCCL where that is. */
+Test(trials_groups, ways_are_tried)
+{
+    static const struct model of[] = {{.nccl = 1.2, .pace = 1, .parts = {[3] = 0.7}}, {.nccl = 1.2, .pace = 1}};
+    by_size = of;
+    grouped = 2, sizes = "12";
+    go(2 * DECIDED);
+    cr_expect(in_ways(1) > 0 && in_ways(3) > 0 && in_ways(6) > 0);
+    cr_expect(rank0()->in_force.chosen[0] && rank0()->in_force.site_way[0] == SLR_WAY_RING);
+    cr_expect_eq(ranks[0].went[2 * DECIDED - 2].parts, 3, "%u", ranks[0].went[2 * DECIDED - 2].parts);
+    cr_expect_eq(latest()->why, SLR_R_RING);
+}
+
+Test(trials_groups, ways_are_tried_and_nccl_is_faster)
+{
+    grouped = 4;
+    model.nccl = 0.7, model.pace = 1, model.parts[3] = 0.9;
+    go(2 * DECIDED);
+    cr_expect(in_ways(3) > 0);
+    cr_expect_eq(latest()->why, SLR_R_MEASURED);
+}
+
+/* Turns end within groups, whose times tell of no way: the program's do. */
+Test(trials_groups, turns_that_divide_groups)
+{
+    grouped = 6;
+    model.nccl = 1, model.pace = 1.4, model.parts[3] = 0.1;
+    go(4 * DECIDED);
+    cr_expect(in_ways(3) > 0 && in_stage(1, -1) + in_stage(3, -1) > 0);
+    cr_expect_eq(latest()->why, SLR_R_MEASURED);
+}
+
+/* What is alone now and then has times of its own, beside which those of groups would be long. */
+Test(trials_groups, not_beside_those_alone)
+{
+    groups = ".(--)";
+    model.nccl = 1, model.pace = 0.7;
+    go(2 * DECIDED);
+    for (unsigned i = 0; i < rank0()->sites; i++)
+        cr_expect(rank0()->site[i].told <= rank0()->site[i].alone || rank0()->site[i].alone == 0, "site %u", i);
+    cr_expect_eq(latest()->why, SLR_R_RING);
+}
+
+/* ---- what an iteration is ---- */
 
 /* "(--)(--)..." */
 static const char *groups_of_four(int n)

@@ -103,10 +103,11 @@ void slr_shared_leave(void) {}
 
 int grouped;
 static struct slr_group group;
+static bool open;
 
 struct slr_group *slr_group_now(void)
 {
-    return grouped ? &group : NULL;
+    return open ? &group : NULL;
 }
 
 unsigned kept;
@@ -202,6 +203,7 @@ static void enter_group(const struct rank *r)
     const char at = groups ? groups[of_program(groups, r)] : grouped && r->calls % grouped == 0 ? '(' : '-';
     if (groups)
         grouped = at != '.';
+    open = grouped;
     begun[r->comm.rank] += at == '(';
     group.number = begun[r->comm.rank];
 }
@@ -211,6 +213,12 @@ static bool leaves_group(const struct rank *r)
     if (groups)
         return groups[of_program(groups, r)] == '.' || groups[of_program(groups, r)] == ')';
     return !grouped || r->calls % grouped == grouped - 1;
+}
+
+/* Of the i-th call of a group; nothing is there. */
+static void *buffer(const struct rank *r, int i)
+{
+    return (void *)((uintptr_t)(2 * i + r->comm.rank + 1) << 40);
 }
 
 static double takes(const struct rank *r, const struct went *w, size_t size)
@@ -239,18 +247,69 @@ static double takes_beside(const struct rank *r, const struct went *w)
     return ms;
 }
 
+/* The GEMM of the i-th call of a group, behind it. */
+static void compute(const struct rank *r, struct slr_gemm gemm, int i)
+{
+    const int64_t of[] = {before_m, stranger_m, reduces ? 0 : gemm.m};
+    gemm.b = buffer(r, i);
+    for (int k = 0; k < 3; k++) {
+        gemm.m = of[k];
+        if (gemm.m)
+            slr_trials_gemm(&gemm, NULL, NULL);
+    }
+}
+
+/* The calls of each rank's open group, which the device has at its end. */
+enum { MOST = 64 };
+static struct {
+    struct slr_call call[MOST];
+    struct slr_gemm gemm[MOST];
+    int calls;
+} waiting[RANKS];
+
+static void wait_for_end(const struct rank *r, struct slr_call *call, const struct slr_gemm *gemm)
+{
+    const int i = waiting[r->comm.rank].calls++;
+    cr_assert(i < MOST);
+    call->kept = call->why == SLR_R_RING;
+    if (call->kept)
+        slr_trials_watcher.kept(call);
+    else {
+        slr_trials_watcher.leaves(call);
+        slr_trials_watcher.left(call, ncclSuccess);
+    }
+    waiting[r->comm.rank].call[i] = *call;
+    waiting[r->comm.rank].gemm[i] = *gemm;
+}
+
+static void device_has(const struct slr_call *call)
+{
+    slr_trials_watcher.begins(call, NULL);
+    slr_trials_watcher.enqueued(call, &(struct slr_watched){.status = SLR_OK});
+}
+
+static void end_group(struct rank *r)
+{
+    open = false;
+    for (int i = 0; i < waiting[r->comm.rank].calls; i++)
+        if (waiting[r->comm.rank].call[i].kept)
+            device_has(&waiting[r->comm.rank].call[i]);
+    for (int i = 0; i < waiting[r->comm.rank].calls; i++)
+        compute(r, waiting[r->comm.rank].gemm[i], i);
+    waiting[r->comm.rank].calls = 0;
+}
+
 static void one(struct rank *r)
 {
-    static char memory[4096];
     if (program)
         gemm_m = 8 * (program[of_program(program, r)] - 'a' + 1);
-    struct slr_gemm gemm = {.m = gemm_m, .n = 8, .k = 8, .batch = 1, .b = memory + r->comm.rank};
+    struct slr_gemm gemm = {.m = gemm_m, .n = 8, .k = 8, .batch = 1};
     const size_t size = size_of(r);
     static const struct slr_flow gathers = {.kind = &slr_collectives[SLR_ALL_GATHER]},
                                  all = {.kind = &slr_collectives[SLR_ALL_REDUCE]};
-    struct slr_call call = {
-        .flow = reduces ? &all : &gathers, .comm = &r->comm, .shard = shard * size, .recv = memory + r->comm.rank};
+    struct slr_call call = {.flow = reduces ? &all : &gathers, .comm = &r->comm, .shard = shard * size};
     enter_group(r);
+    call.recv = buffer(r, waiting[r->comm.rank].calls);
     const bool leaves = leaves_group(r);
     struct went *w = &r->went[r->calls++];
     uint32_t blocks = 0; /* of a shard; by the size as without */
@@ -260,11 +319,14 @@ static void one(struct rank *r)
         blocks = slr_trials_blocks(&r->comm, call.shard, call.flow->kind, &gemm, NULL);
         call.made = slr_trials_name(&gemm, SLR_CONSUMER_C);
     }
-    w->why = slr_trials_call(&call);
+    w->why = call.why = slr_trials_call(&call);
     w->trying = r->comm.trials->now.trying;
     w->stage = r->comm.trials->now.site < 0 ? 0 : r->comm.trials->site[r->comm.trials->now.site].again;
-    slr_trials_watcher.begins(&call, NULL);
-    w->parts = w->why == SLR_R_RING && !reduces              ? slr_trials_parts(&r->comm, &gemm, false)
+    if (open)
+        wait_for_end(r, &call, &gemm);
+    else
+        slr_trials_watcher.begins(&call, NULL);
+    w->parts = w->why == SLR_R_RING && !reduces              ? slr_trials_parts(&r->comm, &call.turn, &gemm, false)
                : w->why == SLR_R_RING && blocks < UINT32_MAX ? blocks
                                                              : 0;
     in_group[r->comm.rank] += takes(r, w, size);
@@ -274,16 +336,12 @@ static void one(struct rank *r)
     }
     if (r->comm.rank == 1 && (uint64_t)r->calls * 0x9e3779b97f4a7c15u >> 40 < (1u << 24) / 37)
         now[r->comm.rank] += hiccup;
-    slr_trials_watcher.enqueued(&call, &(struct slr_watched){.status = SLR_OK});
-    struct slr_gemm before = gemm;
-    before.m = before_m;
-    if (before_m)
-        slr_trials_gemm(&before, NULL, NULL);
-    before.m = stranger_m;
-    if (stranger_m)
-        slr_trials_gemm(&before, NULL, NULL);
-    if (gemm_m && !reduces)
-        slr_trials_gemm(&gemm, NULL, NULL);
+    if (!open) {
+        slr_trials_watcher.enqueued(&call, &(struct slr_watched){.status = SLR_OK});
+        compute(r, gemm, 0);
+    } else if (leaves) {
+        end_group(r);
+    }
     now[r->comm.rank] += takes_beside(r, w);
 }
 
