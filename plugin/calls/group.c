@@ -99,8 +99,8 @@ static ncclResult_t enter_all(const struct slr_group *group)
     return r;
 }
 
-/* The last gather of each communicator may be pending. Its other streams hold it, too, so that what
- * is put on them sees it, or a GEMM there consumes it. */
+/* The last gathers of each communicator may be pending. Its other streams hold them, too, so that what
+ * is put on them sees these, or a GEMM there consumes one. */
 static void share_all(const struct slr_group *group)
 {
     for (size_t i = 0; i < group->use_count; i++)

@@ -26,7 +26,8 @@
  *                                              no lock that is held over calls of the driver: whoever holds
  *                                              one may wait there for what this thread does next
  *   a blocking copy between devices            ... and all of these devices
- *   next gather of the communicator            all: its events are used again
+ *   next gather of the communicator            all, but of the same group on the same stream: its events are
+ *                                              used again
  *
  * Events. Frameworks gather on a stream S of their own and tell another one, C, by an event:
  *
@@ -87,11 +88,21 @@
  * be a GEMM of other memory than that one's. As if something had overtaken there, no event carries the gather
  * from this holder any more. Other holders are joined with the gather alone.
  *
- * Groups. The last gather of each communicator in a group stays pending, as outside of groups;
- * those before it are joined by their next. NCCL synchronises the streams on which a group has
- * operations of one communicator; so each of them waits for what stands on the others without that
- * last gather, and holds it. How the peers group does not matter: on each rank the ring's calls are
- * the same, and who holds a gather decides only when a stream of this rank waits for it.
+ * Groups. The gathers of a communicator that a group has on one stream, up to SLR_TOGETHER, stay pending together: its
+ * members, which end one after the other. Each has its own events in the ring (slr_arrival). A holder holds those
+ * from `from` on, and is behind the others.
+ *
+ *   on a holder                                 waits for
+ *   a GEMM that consumes a member               its parts; then it is behind that one, and holds the later ones
+ *   ... and reads one before it, as of scales   ... and all of that before its first part
+ *   ... and touches one behind it               all up to that one, and runs whole
+ *   what overtakes some                         the last of the others
+ *   what overtakes none                         all: the last one's end
+ *
+ * A gather on another stream of the group, or a sum of the ring's in between, joins what is before it.
+ * NCCL synchronises the streams on which a group has operations of one communicator; so each of them waits for
+ * what stands on the others without the members, and holds them. How the peers group does not matter: on each
+ * rank the ring's calls are the same, and who holds a gather decides only when a stream of this rank waits for it.
  *
  * When there are or were followers and only the origin and partners still hold the gather, or only
  * partners, these are joined as well. The next gather of the communicator would do that anyway, and

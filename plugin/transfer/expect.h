@@ -49,7 +49,7 @@ struct slr_remote_place slr_expected_place(const struct slr_call *call, int peer
  *             trials (plugin/trials/trials.h) can have no other way in turn
  *   chunks    else
  *
- * `context`: what the calls before were (slr_trials_context). Programs gather the same buffers for several purposes:
+ * `context`: what the calls before were (slr_call.behind). Programs gather the same buffers for several purposes:
  * Megatron-LM's layers share one receive buffer, and gather their input once for a GEMM of the forward pass and once
  * more beside another one of the backward pass. `whole`: the GEMM will run whole, for once.
  *

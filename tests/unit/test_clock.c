@@ -77,6 +77,19 @@ Test(clock, a_time_is_read_when_the_next_call_has_come)
     cr_assert(ms == 2.5f && clock->idle && !clock->open && clock->state == SLR_CLOCK_FREE);
 }
 
+/* The calls of a site in one group: what the host takes is from group to group. */
+Test(clock, mates_have_their_next_call_together)
+{
+    struct slr_clock clocks[SLR_CLOCKS] = {0}, *first = stopped(clocks, 1), *second = stopped(clocks, 2);
+    float ms;
+    second->mate = first;
+    cr_assert_null(slr_clock_read(clocks, 3, &ms));
+    slr_clock_next(second, NULL);
+    cr_assert(first->period >= second->period && second->period > 0 && first->idle && !first->open && !second->open);
+    cr_assert_eq(slr_clock_read(clocks, 3, &ms), first);
+    cr_assert_eq(slr_clock_read(clocks, 3, &ms), second);
+}
+
 /* A small gather may be over before the event in front of it has been recorded: that is a time, too. */
 Test(clock, a_gather_that_was_over_before_its_clock_began)
 {

@@ -109,7 +109,7 @@ def main():
                 sleeper.nap([base, scale] + [one for layer in weights for one in layer] + losses)
             scale.fill_(1 + (n % 16) / 16)  # so that what is left of another step shows
             if not graph:
-                losses.append(body(base, scale).clone())  # held here, so that it is kept when the memory sleeps
+                losses.append(body(base, scale))  # held here, so that it is kept when the memory sleeps
                 return losses[-1]
             graph.replay()
             return loss
