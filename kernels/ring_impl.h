@@ -80,6 +80,9 @@ unsigned slr_ring_deliveries(const struct slr_ring *ring, const struct slr_gathe
 
 /* ---- the order of its streams: ring_streams.c ---- */
 
+/* The next operation comes behind the latest one. */
+enum slr_status slr_ring_stand_behind(struct slr_ring *ring);
+
 /* Puts the streams behind the entries, if any, and behind the operation before: in a group that may
  * have received what this one sends, and the words of the two must not come in another order.
  * `publish`, `own`: these streams have work. */

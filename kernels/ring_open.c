@@ -139,10 +139,8 @@ void slr_ring_swap(struct slr_ring *ring, unsigned at)
 
 enum slr_status slr_ring_keep(struct slr_ring *ring, unsigned at)
 {
-    /* slr_ring_begin_streams would, by the event that is given away. */
-    SLR_TRY(SLR_CU(cuStreamWaitEvent, ring->pull, ring->now.finished, 0));
+    SLR_TRY(slr_ring_stand_behind(ring)); /* as long as that one's event is known */
     SLR_TRY(open_arrival(&ring->kept[at]));
-    ring->behind = true;
     slr_ring_swap(ring, at);
     return SLR_OK;
 }

@@ -40,13 +40,19 @@ enum slr_status slr_ring_in_turn(struct slr_ring *ring, CUstream before, CUstrea
     return SLR_CU(cuStreamWaitEvent, behind, ring->published, 0);
 }
 
+enum slr_status slr_ring_stand_behind(struct slr_ring *ring)
+{
+    const bool stands = ring->behind;
+    ring->behind = true;
+    return stands ? SLR_OK : SLR_CU(cuStreamWaitEvent, ring->pull, ring->now.finished, 0);
+}
+
 enum slr_status slr_ring_begin_streams(struct slr_ring *ring, bool publish, bool own)
 {
     /* One entry behind that gather says it all: the usual case. */
     bool one = ring->behind && ring->entries == 1;
     CUevent begin = one ? ring->entry : ring->published;
-    if (!ring->behind)
-        SLR_TRY(SLR_CU(cuStreamWaitEvent, ring->pull, ring->now.finished, 0));
+    SLR_TRY(slr_ring_stand_behind(ring));
     ring->behind = false;
     ring->entries = 0;
     if (!one && (publish || own))
