@@ -50,9 +50,9 @@ ncclResult_t comm_get_ready(ncclComm_t comm, const char *who, struct ncclComm **
     if (!c)
         return nccl_warn(ncclInvalidArgument, "%s : comm argument is %s", who,
                          comm ? "not a live communicator" : "NULL");
-    ncclResult_t rc = (ncclResult_t)atomic_load(&c->async);
+    ncclResult_t rc = later_ask(c);
     if (rc == ncclInProgress)
-        rc = nccl_warn(ncclInvalidArgument, "%s : the communicator is still being made", who);
+        rc = nccl_warn(ncclInvalidArgument, "%s : the previous operation of the communicator is not over", who);
     else if (rc == ncclSuccess && (atomic_load(&c->revoked) || atomic_load(&c->finalized)))
         rc = nccl_warn(ncclInvalidUsage, "%s : the communicator was %s", who,
                        atomic_load(&c->revoked) ? "revoked" : "finalized");
@@ -127,18 +127,38 @@ void comm_remove(struct ncclComm *comm, enum rank_state how)
     comm_put(comm);
 }
 
-/* While the communicator is made its block belongs to the thread that makes it. An abort then only sets the flag, and
- * that thread says goodbye to the others; the lock decides which of the two came first. */
-void comm_made(struct ncclComm *comm, ncclResult_t rc, ncclComm_t *user)
+void comm_failed(struct ncclComm *comm, ncclResult_t rc)
 {
     pthread_mutex_lock(&comm->lock);
-    int aborted = atomic_load(&comm->abort);
-    atomic_store(&comm->async, rc);
+    if (comm->error == ncclSuccess)
+        comm->error = rc;
+    if (atomic_load(&comm->async) != ncclInProgress)
+        atomic_store(&comm->async, comm->error);
     pthread_mutex_unlock(&comm->lock);
+}
+
+/* While the communicator is made its block belongs to the thread that makes it. An abort then only sets the flag, and
+ * that thread says goodbye to the others; the lock decides which of the two came first. */
+void comm_made(const struct job *job)
+{
+    struct ncclComm *comm = job->comm;
+    const int derived = job->tells != comm;
+    pthread_mutex_lock(&comm->lock);
+    int aborted = atomic_load(&comm->abort);
+    comm->made = 1;
+    comm->error = job->rc;
+    if (!comm->later)
+        atomic_store(&comm->async, job->rc);
     if (aborted)
         block_leave(&comm->block, RANK_ABORTED);
-    else if (rc != ncclSuccess && comm->blocking) {
-        *user = NULL;
+    pthread_cond_broadcast(&comm->changed);
+    pthread_mutex_unlock(&comm->lock);
+    if (aborted)
+        return;
+    if (job->rc == ncclSuccess && derived)
+        *job->user = comm;
+    if (job->rc != ncclSuccess && (derived || comm->blocking)) {
+        *job->user = NULL;
         comm_remove(comm, RANK_ABORTED);
     }
 }
@@ -146,17 +166,18 @@ void comm_made(struct ncclComm *comm, ncclResult_t rc, ncclComm_t *user)
 void comm_abort(struct ncclComm *comm)
 {
     pthread_mutex_lock(&comm->lock);
-    int being_made = atomic_load(&comm->async) == ncclInProgress;
+    int being_made = !comm->made;
     atomic_store(&comm->abort, 1);
     pthread_cond_broadcast(&comm->changed);
     pthread_mutex_unlock(&comm->lock);
+    if (!being_made && comm->block.hdr)
+        block_ring(&comm->block, comm->rank);
+    later_abort(comm);
     if (being_made) {
         if (unlink_live(comm))
             comm_put(comm);
         return;
     }
-    if (comm->block.hdr)
-        block_ring(&comm->block, comm->rank);
     /* Only the kernel that runs now can touch the caller's buffers; those still queued will see the flag. */
     pthread_mutex_lock(&comm->lock);
     while (comm->running)
@@ -222,12 +243,12 @@ static ncclResult_t check_duplicates(struct block *b)
     return ncclSuccess;
 }
 
-ncclResult_t comm_connect(struct ncclComm *comm, const struct block_id *id)
+ncclResult_t comm_connect(struct ncclComm *comm, const struct block_id *id, const _Atomic int *abort)
 {
     struct rank_info info;
     ncclResult_t rc = describe_rank(comm, &info);
     if (rc == ncclSuccess)
-        rc = block_join(&comm->block, id, comm->nranks, comm->rank, &info, &comm->abort);
+        rc = block_join(&comm->block, id, comm->nranks, comm->rank, &info, abort);
     if (rc == ncclSuccess)
         rc = check_duplicates(&comm->block);
     if (rc == ncclSuccess) /* in NCCL's order: profilers are asked first */

@@ -9,6 +9,7 @@
 
 #include <pthread.h>
 
+struct job;
 struct capture; /* one that goes on, or has ended */
 struct capture_order {
     struct capture *captures;
@@ -23,7 +24,7 @@ struct ncclComm {
     CUcontext ctx;
     struct block block;
     struct comm_tuner tuner;
-    _Atomic int async; /* ncclResult_t: ncclInProgress while it is made, later the first error */
+    _Atomic int async; /* ncclResult_t: ncclInProgress while it is made or `later` is not 0, else the first error */
     _Atomic int abort; /* ends waits and running kernels */
     _Atomic int revoked, finalized;
     _Atomic uint32_t connected; /* kinds of collectives: connect.c */
@@ -38,6 +39,11 @@ struct ncclComm {
     uint64_t issued, done; /* kernels queued and finished; they run in the order in which they were queued */
     int running;
     int in_graphs; /* captured kernels whose graphs are still there */
+    int made;      /* the job that makes it is over */
+    int error;     /* ncclResult_t, the first */
+    int later;     /* groups that go on by themselves (later.c), of those that it is not blocking for */
+    struct later *group; /* one of them */
+    _Atomic int unjoined, joining; /* whose thread nobody has joined yet; threads that do so now */
 
     struct capture_order order; /* captured.c; under launch_lock */
 
@@ -58,10 +64,13 @@ ncclResult_t comm_get_ready(ncclComm_t comm, const char *who, struct ncclComm **
 
 /* A new communicator in the list, state ncclInProgress, on the calling thread's device. */
 ncclResult_t comm_new(struct ncclComm **out, int nranks, int rank, const ncclConfig_t *config);
-/* Meets the other ranks and checks what NCCL checks. */
-ncclResult_t comm_connect(struct ncclComm *comm, const struct block_id *id);
-/* Records the end of making a communicator: success, or an error after which it is dropped if `blocking`. */
-void comm_made(struct ncclComm *comm, ncclResult_t rc, ncclComm_t *user);
+/* Meets the other ranks and checks what NCCL checks; `abort` ends it. */
+ncclResult_t comm_connect(struct ncclComm *comm, const struct block_id *id, const _Atomic int *abort);
+/* Records the end of making the job's communicator: the caller has one that was made from another only now, and none
+ * after an error, but one that it may ask for that. */
+void comm_made(const struct job *job);
+/* An error of what runs; the first one stays. */
+void comm_failed(struct ncclComm *comm, ncclResult_t rc);
 void comm_remove(struct ncclComm *comm, enum rank_state how);
 /* Waits until all launched kernels have ended, unless the communicator failed. */
 void comm_drain(struct ncclComm *comm);
@@ -77,7 +86,8 @@ struct job {
     ncclResult_t (*run)(struct job *job);
     void (*turn_over)(const struct job *job); /* the next of its kind may go on; also for one that never runs */
     struct ncclComm *comm;                    /* a reference */
-    ncclComm_t *user;                         /* where the caller wants the handle */
+    struct ncclComm *tells; /* whose blocking decides, and whose state tells: `comm` or `parent`; NULL: it blocks */
+    ncclComm_t *user;       /* where the caller wants the handle */
     struct block_id id;
     struct ncclComm *parent; /* a reference, or NULL */
     int color, key, shrink;
@@ -90,6 +100,26 @@ struct job {
     pthread_t thread;
 };
 ncclResult_t group_submit_job(struct job *job);
+
+/* The jobs of a group, all of which meet, and then its operations. Takes both over. */
+ncclResult_t group_run(struct job *jobs, struct op *ops);
+
+/* ---- later.c: what goes on when the call has returned, as communicators are not blocking ----
+ *
+ * As NCCL does it: the group as it is, on a thread of its own. Its communicators' state is ncclInProgress until all of
+ * it is over, and meanwhile only ncclCommGetAsyncError and ncclCommAbort may be called on them. Who first sees that it
+ * is over joins the thread; NCCL's code for that is not for two threads at once, which is reported as misuse. Streams
+ * have the work when the state says so, and no sooner: SOFTGPU_NCCL_LATER_US later than the call. */
+
+/* The communicator by which a group's kind is known; ncclInvalidArgument: the group is of the other kind. */
+ncclResult_t group_is_of(const struct ncclComm *comm);
+ncclResult_t later_start(struct job *jobs, struct op *ops);
+/* The same for one function on a communicator, which is passed a reference to it. */
+ncclResult_t later_call(struct ncclComm *comm, ncclResult_t (*what)(struct ncclComm *comm));
+/* Ends all that goes on for the communicator, and waits for that. */
+void later_abort(struct ncclComm *comm);
+/* The state of the communicator; joins what is over. */
+ncclResult_t later_ask(struct ncclComm *comm);
 
 /* For jobs in which the ranks of `parent` meet (derive.c). Several of them in one group have a thread each, and are
  * taken in the order of their calls, on all ranks: `over` counts those that are over. */

@@ -103,7 +103,7 @@ static ncclResult_t derive(struct job *job)
         return rc;
     int leader = find_group(job);
     rc = leader == parent->rank ? publish_child(job) : job_wait_for_rank(job, leader, &slot_of(job, leader)->child_seq);
-    return rc == ncclSuccess ? comm_connect(job->comm, &slot_of(job, leader)->child) : rc;
+    return rc == ncclSuccess ? comm_connect(job->comm, &slot_of(job, leader)->child, &job->parent->abort) : rc;
 }
 
 static ncclResult_t run_derive(struct job *job)
@@ -122,7 +122,8 @@ static ncclResult_t submit(struct job *job, struct ncclComm *parent, ncclComm_t 
     job->parent = parent;
     job->run = run_derive;
     job->turn_over = turn_over;
-    job->user = newcomm;
+    job->tells = parent;
+    job->user = newcomm; /* NULL until it is made, as in NCCL */
     if (job->color != NCCL_SPLIT_NOCOLOR) {
         CUcontext before = NULL;
         drv->cuCtxGetCurrent(&before);
@@ -136,13 +137,13 @@ static ncclResult_t submit(struct job *job, struct ncclComm *parent, ncclComm_t 
         free(job);
         return rc;
     }
-    if (job->comm && (!config || config->blocking == NCCL_CONFIG_UNDEF_INT))
+    if (job->comm && !config)
         job->comm->blocking = parent->blocking;
-    *newcomm = job->comm;
     pthread_mutex_lock(&parent->lock);
     job->seq = ++parent->derivations;
     pthread_mutex_unlock(&parent->lock);
-    return group_submit_job(job);
+    rc = group_submit_job(job);
+    return rc == ncclInProgress ? ncclSuccess : rc; /* NCCL's answer where the parent is not blocking */
 }
 
 /* A revoked parent is still good for this. */
@@ -151,10 +152,10 @@ static ncclResult_t get_parent(ncclComm_t comm, const char *who, struct ncclComm
     *parent = comm ? comm_get(comm) : NULL;
     if (!*parent)
         return nccl_warn(ncclInvalidArgument, "%s : comm is not a live communicator", who);
-    if (atomic_load(&(*parent)->async) != ncclInProgress)
+    if (later_ask(*parent) != ncclInProgress)
         return ncclSuccess;
     comm_put(*parent);
-    return nccl_warn(ncclInvalidArgument, "%s : the communicator is still being made", who);
+    return nccl_warn(ncclInvalidArgument, "%s : the communicator's previous operation is not over", who);
 }
 
 static ncclResult_t split(ncclComm_t comm, int color, int key, ncclComm_t *newcomm, const ncclConfig_t *config)

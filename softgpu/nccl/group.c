@@ -10,6 +10,7 @@ struct group {
     ncclResult_t error;
     struct job *jobs, **jobs_end;
     struct op *ops, **ops_end;
+    int kind; /* of its communicators; 0: not known yet */
 };
 static _Thread_local struct group group;
 
@@ -17,7 +18,7 @@ static ncclResult_t finish_job(struct job *job)
 {
     ncclResult_t rc = job->rc;
     if (job->comm)
-        comm_made(job->comm, rc, job->user);
+        comm_made(job);
     comm_put(job->comm);
     comm_put(job->parent);
     free(job->excluded);
@@ -32,41 +33,10 @@ static void *job_thread(void *arg)
     return NULL;
 }
 
-static void *detached_job_thread(void *arg)
+/* One alone: on the caller's thread, as in NCCL. */
+static ncclResult_t run_job(struct job *job)
 {
-    job_thread(arg);
-    finish_job(arg);
-    return NULL;
-}
-
-static int is_blocking(const struct job *job)
-{
-    return !job->comm || job->comm->blocking;
-}
-
-static ncclResult_t start_detached(struct job *job)
-{
-    pthread_t thread;
-    if (pthread_create(&thread, NULL, detached_job_thread, job)) {
-        job->rc = ncclSystemError;
-        return finish_job(job);
-    }
-    pthread_detach(thread);
-    return ncclInProgress;
-}
-
-ncclResult_t group_submit_job(struct job *job)
-{
-    if (group.depth) {
-        if (!group.jobs)
-            group.jobs_end = &group.jobs;
-        *group.jobs_end = job;
-        group.jobs_end = &job->next;
-        return ncclSuccess;
-    }
-    if (!is_blocking(job))
-        return start_detached(job);
-    job->rc = job->run(job);
+    job_thread(job);
     return finish_job(job);
 }
 
@@ -74,43 +44,27 @@ ncclResult_t group_submit_job(struct job *job)
 static ncclResult_t run_jobs(struct job *jobs)
 {
     ncclResult_t rc = ncclSuccess;
-    if (jobs && !jobs->next && is_blocking(jobs)) { /* one alone: on the caller's thread, as in NCCL */
-        jobs->rc = jobs->run(jobs);
-        return finish_job(jobs);
-    }
+    if (jobs && !jobs->next)
+        return run_job(jobs);
     struct job *joinable = NULL;
     for (struct job *job = jobs, *next; job; job = next) {
         next = job->next;
-        ncclResult_t one = ncclSuccess;
-        if (!is_blocking(job)) {
-            one = start_detached(job);
-        } else if (pthread_create(&job->thread, NULL, job_thread, job)) {
+        if (pthread_create(&job->thread, NULL, job_thread, job)) {
             job->rc = ncclSystemError;
-            one = finish_job(job);
+            ncclResult_t one = finish_job(job);
+            rc = rc == ncclSuccess ? one : rc;
         } else {
             job->next = joinable;
             joinable = job;
         }
-        rc = rc == ncclSuccess ? one : rc;
     }
     for (struct job *job = joinable, *next; job; job = next) {
         next = job->next;
         pthread_join(job->thread, NULL);
         ncclResult_t one = finish_job(job);
-        rc = rc == ncclSuccess || rc == ncclInProgress ? (one == ncclSuccess ? rc : one) : rc;
+        rc = rc == ncclSuccess ? one : rc;
     }
     return rc;
-}
-
-static void drop_jobs(struct job *jobs, ncclResult_t rc)
-{
-    for (struct job *next; jobs; jobs = next) {
-        next = jobs->next;
-        jobs->rc = rc;
-        if (jobs->turn_over)
-            jobs->turn_over(jobs);
-        finish_job(jobs);
-    }
 }
 
 /* Takes the operations of the first one's communicator out of the list, in order. */
@@ -147,8 +101,62 @@ static ncclResult_t launch_ops(struct op *ops)
     return rc;
 }
 
+ncclResult_t group_run(struct job *jobs, struct op *ops)
+{
+    ncclResult_t rc = run_jobs(jobs);
+    if (rc != ncclSuccess) {
+        ops_free(ops);
+        return rc;
+    }
+    return launch_ops(ops);
+}
+
+enum { BLOCKING = 1, NOT_BLOCKING };
+
+ncclResult_t group_is_of(const struct ncclComm *comm)
+{
+    const int kind = comm && !comm->blocking ? NOT_BLOCKING : BLOCKING;
+    if (group.depth && group.kind && group.kind != kind)
+        return nccl_warn(ncclInvalidArgument,
+                         "Blocking and nonblocking communicators are not allowed in the same group.");
+    group.kind = group.depth ? kind : 0;
+    return ncclSuccess;
+}
+
+static void drop_jobs(struct job *jobs, ncclResult_t rc)
+{
+    for (struct job *next; jobs; jobs = next) {
+        next = jobs->next;
+        jobs->rc = rc;
+        if (jobs->turn_over)
+            jobs->turn_over(jobs);
+        finish_job(jobs);
+    }
+}
+
+ncclResult_t group_submit_job(struct job *job)
+{
+    ncclResult_t rc = group_is_of(job->tells);
+    if (rc != ncclSuccess) {
+        drop_jobs(job, rc);
+        return rc;
+    }
+    if (!group.depth)
+        return job->tells && !job->tells->blocking ? later_start(job, NULL) : run_job(job);
+    if (!group.jobs)
+        group.jobs_end = &group.jobs;
+    *group.jobs_end = job;
+    group.jobs_end = &job->next;
+    return ncclSuccess;
+}
+
 ncclResult_t group_submit_op(const struct op *op)
 {
+    ncclResult_t rc = group_is_of(op->comm);
+    if (rc != ncclSuccess) {
+        comm_put(op->comm);
+        return rc;
+    }
     struct op *copy = malloc(sizeof *copy);
     if (!copy) {
         comm_put(op->comm);
@@ -157,13 +165,8 @@ ncclResult_t group_submit_op(const struct op *op)
     *copy = *op;
     copy->next = NULL;
     profiler_call(copy, group.depth > 0);
-    if (!group.depth) {
-        profiler_launching();
-        connect_announce(copy);
-        ncclResult_t rc = plan_launch(copy->comm, copy);
-        profiler_launched();
-        return rc;
-    }
+    if (!group.depth)
+        return copy->comm->blocking ? launch_ops(copy) : later_start(NULL, copy);
     if (!group.ops)
         group.ops_end = &group.ops;
     *group.ops_end = copy;
@@ -207,13 +210,7 @@ ncclResult_t ncclGroupEnd(void)
         ops_free(g.ops);
         return g.error;
     }
-    ncclResult_t rc = run_jobs(g.jobs);
-    if (rc != ncclSuccess && rc != ncclInProgress) {
-        ops_free(g.ops);
-        return rc;
-    }
-    ncclResult_t launched = launch_ops(g.ops);
-    return launched != ncclSuccess ? launched : rc;
+    return g.kind == NOT_BLOCKING ? later_start(g.jobs, g.ops) : group_run(g.jobs, g.ops);
 }
 NCCL_ALIAS(ncclGroupEnd);
 

@@ -31,7 +31,7 @@ NCCL_ALIAS(ncclGetUniqueId);
 
 static ncclResult_t run_init(struct job *job)
 {
-    return comm_connect(job->comm, &job->id);
+    return comm_connect(job->comm, &job->id, &job->comm->abort);
 }
 
 static ncclResult_t init_rank(ncclComm_t *newcomm, int nranks, const ncclUniqueId *id, int rank,
@@ -53,6 +53,7 @@ static ncclResult_t init_rank(ncclComm_t *newcomm, int nranks, const ncclUniqueI
         return rc;
     }
     job->run = run_init;
+    job->tells = job->comm;
     memcpy(&job->id, id, sizeof job->id);
     job->user = newcomm;
     *newcomm = job->comm;
@@ -131,16 +132,21 @@ ncclResult_t ncclCommInitAll(ncclComm_t *comms, int ndev, const int *devlist)
 }
 NCCL_ALIAS(ncclCommInitAll);
 
+static ncclResult_t finalize(struct ncclComm *c)
+{
+    comm_drain(c);
+    comm_wait_for_graphs(c, "CommFinalize");
+    return (ncclResult_t)c->error;
+}
+
 ncclResult_t ncclCommFinalize(ncclComm_t comm)
 {
     struct ncclComm *c;
     ncclResult_t rc = comm_get_ready(comm, "CommFinalize", &c);
     if (rc != ncclSuccess)
         return rc;
-    comm_drain(c);
-    comm_wait_for_graphs(c, "CommFinalize");
     atomic_store(&c->finalized, 1);
-    rc = (ncclResult_t)atomic_load(&c->async);
+    rc = c->blocking ? finalize(c) : later_call(c, finalize);
     comm_put(c);
     return rc;
 }
@@ -153,9 +159,9 @@ ncclResult_t ncclCommDestroy(ncclComm_t comm)
     struct ncclComm *c = comm_get(comm);
     if (!c)
         return nccl_warn(ncclInvalidArgument, "CommDestroy : comm is not a live communicator");
-    if (atomic_load(&c->async) == ncclInProgress) {
+    if (later_ask(c) == ncclInProgress) {
         comm_put(c);
-        return nccl_warn(ncclInvalidArgument, "CommDestroy : the communicator is still being made");
+        return nccl_warn(ncclInvalidArgument, "CommDestroy : the communicator's previous operation is not over");
     }
     comm_drain(c);
     comm_wait_for_graphs(c, "CommDestroy");
@@ -213,7 +219,7 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *error)
     struct ncclComm *c = comm ? comm_get(comm) : NULL;
     if (!c)
         return nccl_warn(ncclInvalidArgument, "CommGetAsyncError : comm is not a live communicator");
-    *error = (ncclResult_t)atomic_load(&c->async);
+    *error = later_ask(c);
     comm_put(c);
     return ncclSuccess;
 }

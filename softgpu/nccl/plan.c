@@ -193,8 +193,7 @@ static void run(void *args)
     ncclResult_t rc = exchange_run(c, plan->ops, !compute_off());
     profiled_ended(profiled);
     if (rc != ncclSuccess) {
-        int good = ncclSuccess;
-        atomic_compare_exchange_strong(&c->async, &good, rc);
+        comm_failed(c, rc);
         if (!atomic_load(&c->abort) && !atomic_load(&c->revoked))
             block_poison(&c->block, ncclRemoteError);
     }

@@ -136,26 +136,6 @@ Test(comm, ranks_that_disagree)
     cr_expect_eq(run_ranks(2, 0, same_rank), 0);
 }
 
-static void nonblocking(struct rank *r)
-{
-    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
-    config.blocking = 0;
-    if (r->rank)
-        usleep(100000);
-    ncclResult_t rc = ncclCommInitRankConfig(&r->comm, r->nranks, r->id, r->rank, &config);
-    CHECK(rc == ncclInProgress && r->comm);
-    CHECK(wait_async_error(r->comm, ncclInProgress, 5000) == ncclSuccess);
-    gather_ints(r, r->comm, 2, (int[]){0, 1});
-    OK(ncclCommDestroy(r->comm));
-    config.magic = 1;
-    CHECK(ncclCommInitRankConfig(&r->comm, r->nranks, r->id, r->rank, &config) == ncclInvalidArgument);
-}
-
-Test(comm, nonblocking)
-{
-    cr_expect_eq(run_ranks(2, 0, nonblocking), 0);
-}
-
 /* One thread, four ranks, four devices: everything must go through groups. */
 static void init_all(struct rank *r)
 {
