@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "plugin/comm/control.h"
 #include "plugin/comm/lane.h"
+#include "plugin/comm/making.h"
 #include "plugin/comm/watch.h"
 #include <pthread.h>
 
@@ -15,7 +16,7 @@
 static pthread_rwlock_t lock = PTHREAD_RWLOCK_INITIALIZER;
 static struct slr_comm *comms;
 
-struct slr_comm *slr_comm_find(ncclComm_t nccl)
+static struct slr_comm *on_list(ncclComm_t nccl)
 {
     pthread_rwlock_rdlock(&lock);
     struct slr_comm *c = nccl ? comms : NULL; /* orphans have none */
@@ -26,6 +27,12 @@ struct slr_comm *slr_comm_find(ncclComm_t nccl)
         slr_comm_hold(c);
     pthread_rwlock_unlock(&lock);
     return c;
+}
+
+struct slr_comm *slr_comm_find(ncclComm_t nccl)
+{
+    struct slr_comm *c = on_list(nccl);
+    return c || !slr_making_await(nccl) ? c : on_list(nccl);
 }
 
 struct slr_comm *slr_comm_find_id(const struct slr_label *id, int rank)

@@ -68,6 +68,7 @@ struct slr_comm {
     _Atomic bool written;          /* peers know that they may write into this rank's receive buffers */
     _Atomic uint32_t passed_alone; /* gathers that this rank alone left to NCCL; passed_alone.h */
     unsigned splits, shrinks;
+    bool nonblocking; /* NCCL's calls return before they have enqueued anything */
     struct slr_shared shared;
     struct slr_link *link;        /* connecting */
     struct slr_lane *lane;        /* in which its calls run */
@@ -94,7 +95,8 @@ struct slr_comm {
 };
 
 /* The communicator of a handle, or NULL. Counts a user: slr_comm_put() ends the use, and
- * ncclCommAbort from another thread waits for it before the structure goes. */
+ * ncclCommAbort from another thread waits for it before the structure goes. Waits for one whose ranks agree
+ * (making.h), which a program that asks ncclCommGetAsyncError first never meets. */
 struct slr_comm *slr_comm_find(ncclComm_t nccl);
 struct slr_comm *slr_comm_find_id(const struct slr_label *id, int rank); /* the same, of one rank in this process */
 void slr_comm_hold(struct slr_comm *c);

@@ -116,7 +116,7 @@ static void step_post(struct slr_init *init, int fd)
     }
     struct slr_post *post = &c->shared.control->post[c->rank];
     post->tune = slr_tune_word(init);
-    r = slr_comm_know_device(c, (char *)c->shared.control + slr_control_flags_at(c->nranks));
+    r = slr_comm_know_device(c, init->device, (char *)c->shared.control + slr_control_flags_at(c->nranks));
     if (r == SLR_R_RING)
         fill_post(c, post);
     if (r != SLR_R_RING)
@@ -227,24 +227,33 @@ static void step_commit(struct slr_init *init, uint64_t deadline)
             atomic_compare_exchange_strong(&c->shared.control->decision, &word, SLR_COMMIT) ? SLR_COMMIT : word;
 }
 
+bool slr_init_know(struct slr_init *init, ncclComm_t nccl)
+{
+    if (!nccl || slr_real.ncclCommUserRank(nccl, &init->rank) != ncclSuccess ||
+        slr_real.ncclCommCount(nccl, &init->nranks) != ncclSuccess ||
+        slr_real.ncclCommCuDevice(nccl, &init->device) != ncclSuccess)
+        return false;
+    init->nccl = nccl;
+    return true;
+}
+
 static struct slr_comm *new_comm(struct slr_init *init)
 {
     struct slr_comm *c = slr_comm_new();
     if (!c)
         return NULL;
-    c->nccl = *init->out;
+    c->nccl = init->nccl;
+    c->nonblocking = init->nonblocking;
     c->key = init->key;
     c->id = slr_key_public(&init->key);
     c->pass = init->pass;
     c->least_bytes = slr_get(SLR_S_MIN_BYTES);
     slr_key_name(&init->key, c->name);
-    c->rank = -1; /* a non-blocking communicator does not know it yet */
-    slr_real.ncclCommUserRank(c->nccl, &c->rank);
-    slr_real.ncclCommCount(c->nccl, &c->nranks);
+    c->rank = init->rank;
+    c->nranks = init->nranks;
     c->shared.rank = c->rank;
     c->shared.nranks = c->nranks;
-    if (c->rank >= 0)
-        slr_log_set_rank(c->rank);
+    slr_log_set_rank(c->rank);
     slr_about_log();
     slr_callers_tell();
     slr_launched_made(slr_comm_id(c), c->rank);
@@ -261,6 +270,19 @@ static uint32_t known_before(const struct slr_init *init)
     return init->comm->nranks > SLR_MAX_RANKS ? slr_refusal(SLR_R_TOO_MANY_RANKS, 0xffff) : SLR_UNDECIDED;
 }
 
+/* From here on calls find it; but not when the program has ended it meanwhile: then it goes, and its peers see that. */
+static void enlist(struct slr_init *init, struct slr_comm *c)
+{
+    slr_making_lock();
+    const bool ended = init->making.ended;
+    slr_making_remove(&init->making);
+    if (!ended)
+        slr_comm_add(c);
+    slr_making_unlock();
+    if (ended)
+        slr_comm_dispose(c);
+}
+
 static void finish_one(struct slr_init *init)
 {
     struct slr_comm *c = init->comm;
@@ -271,7 +293,7 @@ static void finish_one(struct slr_init *init)
         c->looked_ms = slr_now_ms();
         slr_log(SLR_LOG_INFO, "communicator", "comm=%s crank=%d nranks=%d decision=ring protocol=%s", c->name, c->rank,
                 c->nranks, c->put ? "put" : "pull");
-        slr_comm_add(c); /* from here on gathers find it */
+        enlist(init, c);
         slr_threads_start();
         return;
     }
@@ -283,7 +305,7 @@ static void finish_one(struct slr_init *init)
             log_setting(c, slr_refusal_rank(init->word));
         slr_comm_passes(bare, slr_refusal_reason(init->word),
                         slr_refusal_rank(init->word) == 0xffff ? -1 : slr_refusal_rank(init->word));
-        slr_comm_add(bare);
+        enlist(init, bare);
     }
     /* What peers may still use is freed by the threads, and what is measured is written by them. */
     bool threads = c->shared.control != NULL || slr_get(SLR_S_TRACE) != 0;
@@ -332,7 +354,9 @@ void slr_inits_finish(struct slr_init *list)
     if (list && !slr_callers_tool())
         slr_nvtx_open();
     for (struct slr_init *init = list; init; init = init->next) {
-        init->comm = new_comm(init);
+        if (!init->later)
+            slr_init_know(init, *init->out);
+        init->comm = init->nccl ? new_comm(init) : NULL;
         if (init->comm)
             init->word = known_before(init);
     }

@@ -35,6 +35,14 @@ static struct slr_comm *known(ncclComm_t comm)
     return comm && !slr_process_off() ? slr_comm_find(comm) : NULL;
 }
 
+/* The same before the program ends it: it need not have been made yet. */
+static struct slr_comm *ends(ncclComm_t comm)
+{
+    if (comm && !slr_process_off())
+        slr_making_end(comm);
+    return known(comm);
+}
+
 /* Joins its pending gather: what the application enqueues from here on must come after it. */
 static void join_own(struct slr_comm *c, const char *who)
 {
@@ -143,7 +151,7 @@ static void end_aborted(struct slr_comm *c, bool drained, uint64_t end)
 ncclResult_t slr_comm_finalize(ncclComm_t comm)
 {
     slr_guard++;
-    struct slr_comm *c = known(comm);
+    struct slr_comm *c = ends(comm);
     ncclResult_t own = ncclSuccess;
     if (c) {
         /* A finalised communicator has no operation in flight: that holds for the ring's as
@@ -165,7 +173,7 @@ ncclResult_t slr_comm_finalize(ncclComm_t comm)
 ncclResult_t slr_comm_destroy(ncclComm_t comm)
 {
     slr_guard++;
-    struct slr_comm *c = known(comm);
+    struct slr_comm *c = ends(comm);
     if (c) {
         atomic_store(&c->app_informed, true);
         slr_revoke_end(c);
@@ -185,7 +193,7 @@ ncclResult_t slr_comm_abort(ncclComm_t comm)
 {
     uint64_t end = 0;
     slr_guard++;
-    struct slr_comm *c = known(comm);
+    struct slr_comm *c = ends(comm);
     if (c) {
         /* First: only then does a look of the watchdog release the receiving part, whose end is
          * waited for. */
@@ -207,7 +215,7 @@ ncclResult_t slr_comm_abort(ncclComm_t comm)
 ncclResult_t slr_comm_revoke(ncclComm_t comm, int flags)
 {
     slr_guard++;
-    struct slr_comm *c = known(comm);
+    struct slr_comm *c = ends(comm);
     bool done = false;
     if (c && c->pass == SLR_R_RING) {
         atomic_store(&c->app_informed, true);
@@ -225,11 +233,17 @@ ncclResult_t slr_comm_revoke(ncclComm_t comm, int flags)
 ncclResult_t slr_comm_get_async_error(ncclComm_t comm, ncclResult_t *error)
 {
     slr_guard++;
+    if (error && !slr_process_off() && slr_making_now(comm)) {
+        *error = ncclInProgress;
+        slr_guard--;
+        return ncclSuccess;
+    }
     ncclResult_t r = slr_real.ncclCommGetAsyncError(comm, error);
     struct slr_comm *c = known(comm);
-    if (r == ncclSuccess && c && *error == ncclSuccess) {
+    if (r == ncclSuccess && c && (*error == ncclSuccess || *error == ncclInProgress)) {
         slr_comm_look_failed(c); /* not only at the next tick */
-        *error = (ncclResult_t)atomic_load(&c->error);
+        const ncclResult_t own = (ncclResult_t)atomic_load(&c->error);
+        *error = own != ncclSuccess ? own : *error;
     }
     slr_comm_put(c);
     slr_guard--;

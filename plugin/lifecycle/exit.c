@@ -50,6 +50,7 @@ void slr_plugin_at_exit(void)
     if (slr_process_off())
         return;
     slr_deferred_before_exit(EXIT_WAIT_MS); /* with the threads still at work: peers ask them for descriptors */
+    slr_inits_stop();
     slr_threads_stop();
     slr_tune_keep_end();
     tell_trials();

@@ -4,7 +4,7 @@
  *
  *   begin     before the real call: take part in the bootstrap (bootstrap.h)
  *   finish    after it, for every communicator that this thread has just made, in step: bootstrap,
- *             post, judge, commit
+ *             post, judge, commit; of those that are not blocking on a thread, when NCCL is done (later.c)
  *
  * Nothing of this takes device memory: that comes with the first gather (connect.h). One thread may run
  * several ranks (ncclCommInitAll, groups): each step is taken for all of them before the next begins. */
@@ -15,6 +15,7 @@
 #include "base/reason.h"
 #include "plugin/bootstrap/bootstrap.h"
 #include "plugin/comm/key.h"
+#include "plugin/comm/making.h"
 #include "plugin/profiler/profile.h"
 
 struct slr_comm;
@@ -27,6 +28,12 @@ struct slr_init {
     struct slr_key key;
     struct slr_bootstrap bootstrap;
     ncclComm_t *out; /* where the real call puts the handle */
+    bool later;      /* NCCL goes on making it when the call has returned */
+    bool nonblocking;
+    struct slr_making making;
+    /* When NCCL has made it, what that says of it. */
+    ncclComm_t nccl; /* NULL: it has not */
+    int rank, nranks, device;
     struct slr_comm *comm;
     uint32_t word;           /* this rank's view of the decision */
     bool expects;            /* a tuner may be made for it now (tuner_match.c) */
@@ -40,6 +47,9 @@ void slr_init_begin(struct slr_init *init, const struct slr_key *key, ncclComm_t
 /* The real call failed or the communicator does not exist: peers see this rank leave. Also after
  * the end. */
 void slr_init_cancel(struct slr_init *init);
+
+/* Asks NCCL about the communicator that it has made. False: it has not. */
+bool slr_init_know(struct slr_init *init, ncclComm_t nccl);
 
 /* All inits of the list have their real communicator; agrees and registers each. Blocks at most
  * SLIPRING_AGREE_TIMEOUT. */

@@ -11,6 +11,17 @@
 struct slr_comm;
 struct slr_init;
 
+/* Of those that are finished there is nothing left but this; the others end their part in the bootstrap here. */
+void slr_inits_free(struct slr_init *list);
+
+/* ---- later.c ---- */
+
+/* NCCL goes on making them, and has taken all of them: finishes and frees the list, on a thread. */
+void slr_inits_later(struct slr_init *list);
+
+/* At the end of the process, as slr_threads_stop. */
+void slr_inits_stop(void);
+
 /* ---- whole.c ---- */
 
 /* A communicator with its parts, all of them empty; slr_comm_dispose frees it. NULL: no memory. */
@@ -18,7 +29,7 @@ struct slr_comm *slr_comm_new(void);
 
 /* NCCL has made its context; nothing is put into that before the first gather (connect.h). `flags`: the words of its
  * ring. */
-enum slr_reason slr_comm_know_device(struct slr_comm *c, void *flags);
+enum slr_reason slr_comm_know_device(struct slr_comm *c, int device, void *flags);
 
 /* ---- watchdog.c ---- */
 
@@ -48,6 +59,9 @@ void slr_threads_stop(void);
  * Forget may be called any number of times. */
 void slr_tune_expect(struct slr_init *init);
 void slr_tune_forget(struct slr_init *init);
+
+/* On the thread of the real call, which has returned before NCCL has made the tuner. */
+void slr_tune_returned(struct slr_init *init);
 
 /* After the real call, for all inits of the thread, whose `comm` is known: finds the tuners. */
 void slr_tune_match(struct slr_init *list);

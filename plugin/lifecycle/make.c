@@ -15,12 +15,14 @@
 #include "plugin/profiler/profile.h"
 #include "plugin/tuner/tuner.h"
 
-/* NCCL_COMM_BLOCKING overrides the configuration. */
+/* NCCL_COMM_BLOCKING overrides the configuration, where it is one of the two. */
 static bool nonblocking(const ncclConfig_t *config)
 {
     const char *env = getenv("NCCL_COMM_BLOCKING");
-    if (env && *env)
-        return strcmp(env, "0") == 0;
+    char *end = NULL;
+    const long value = env ? strtol(env, &end, 0) : -1;
+    if (end != env && (value == 0 || value == 1))
+        return value == 0;
     return config && config->blocking == 0;
 }
 
@@ -36,10 +38,9 @@ static void watch(void)
         slr_watch(&slr_profile_watcher);
 }
 
-/* A new init. Without `take_part` it takes no part in any agreement: the communicator is known, and
- * passes. nranks and rank are -1 where NCCL has yet to find them out. NULL: no memory; the
- * communicator is NCCL's alone. */
-static struct slr_init *init_new(const struct slr_key *key, ncclComm_t *out, bool take_part, int nranks, int rank)
+/* A new init; nranks and rank are -1 where NCCL has yet to find them out. NULL: no memory; the communicator is NCCL's
+ * alone. */
+static struct slr_init *init_new(const struct slr_key *key, ncclComm_t *out, int nranks, int rank)
 {
     slr_tuner_hook_called();
     watch();
@@ -47,12 +48,32 @@ static struct slr_init *init_new(const struct slr_key *key, ncclComm_t *out, boo
     char name[9];
     if (!init)
         return NULL;
-    if (take_part)
-        slr_init_begin(init, key, out);
-    else
-        *init = (struct slr_init){.key = *key, .out = out, .pass = SLR_R_NONBLOCKING};
+    slr_init_begin(init, key, out);
     slr_key_name(key, name);
     slr_profile_init(&init->profile, name, nranks, rank);
+    return init;
+}
+
+/* One that has no parent. */
+static struct slr_init *init_first(const struct slr_key *key, ncclComm_t *out, int nranks, int rank,
+                                   const ncclConfig_t *config)
+{
+    struct slr_init *init = init_new(key, out, nranks, rank);
+    if (init)
+        init->later = init->nonblocking = nonblocking(config);
+    return init;
+}
+
+/* Split or shrunk from another: that says whether the call waits; the new one takes after it without a configuration. */
+static struct slr_init *init_derived(const struct slr_key *key, ncclComm_t *out, const struct slr_comm *parent,
+                                     const ncclConfig_t *config)
+{
+    struct slr_init *init = init_new(key, out, -1, -1);
+    if (!init)
+        return NULL;
+    init->later = parent->nonblocking;
+    init->making.parent = parent->nonblocking ? parent->nccl : NULL;
+    init->nonblocking = config ? nonblocking(config) : parent->nonblocking;
     return init;
 }
 
@@ -65,22 +86,46 @@ static void keep_for_end(struct slr_group *g, struct slr_init *init)
     *at = init;
 }
 
-/* After the real call. In a group it only promised; the outermost end makes the communicator. */
+/* What NCCL answers when it has made the communicators, or goes on. */
+static bool taken(ncclResult_t r)
+{
+    return r == ncclSuccess || r == ncclInProgress;
+}
+
+void slr_inits_free(struct slr_init *list)
+{
+    for (struct slr_init *init = list, *next; init; init = next) {
+        next = init->next;
+        slr_making_lock(); /* the program is told the truth now, also where there is no memory */
+        slr_making_remove(&init->making);
+        slr_making_unlock();
+        slr_init_cancel(init);
+        free(init);
+    }
+}
+
+/* After the real call, outside of groups or at the outermost end, which makes them. What the call returns. */
+static ncclResult_t inits_end(struct slr_init *list, ncclResult_t r)
+{
+    if (list && taken(r) && (list->later || r == ncclInProgress)) {
+        const bool derived = list->making.parent != NULL;
+        for (struct slr_init *init = list; init; init = init->next)
+            init->later = true;
+        slr_inits_later(list);
+        return derived ? r : ncclInProgress; /* of a split NCCL says nothing: one asks the parent */
+    }
+    if (r == ncclSuccess)
+        slr_inits_finish(list);
+    slr_inits_free(list);
+    return r;
+}
+
+/* In a group the real call only promised. */
 static ncclResult_t init_done(struct slr_init *init, ncclResult_t r)
 {
-    if (!init)
-        return r;
-    if (r == ncclInProgress) { /* non-blocking after all: tracked, and left to NCCL */
-        slr_init_cancel(init);
-        init->pass = SLR_R_NONBLOCKING;
-    } else if (r == ncclSuccess && slr_in_group()) {
-        keep_for_end(slr_group_now(), init);
-        return r;
-    }
-    if ((r == ncclSuccess || r == ncclInProgress) && *init->out)
-        slr_inits_finish(init);
-    slr_init_cancel(init);
-    free(init);
+    if (!init || !slr_in_group() || !taken(r))
+        return inits_end(init, r);
+    keep_for_end(slr_group_now(), init);
     return r;
 }
 
@@ -91,7 +136,7 @@ ncclResult_t slr_comm_init_rank(ncclComm_t *comm, int nranks, ncclUniqueId id, i
     struct slr_init *init = NULL;
     if (!slr_process_off() && comm) {
         struct slr_key key = slr_key_of_id(&id, SLR_KEY_INIT_RANK, nranks);
-        init = init_new(&key, comm, !nonblocking(config), nranks, rank);
+        init = init_first(&key, comm, nranks, rank, config);
     }
     ncclResult_t r = with_config ? slr_real.ncclCommInitRankConfig(comm, nranks, id, rank, config)
                                  : slr_real.ncclCommInitRank(comm, nranks, id, rank);
@@ -107,7 +152,7 @@ ncclResult_t slr_comm_init_rank_scalable(ncclComm_t *comm, int nranks, int rank,
     struct slr_init *init = NULL;
     if (!slr_process_off() && comm && ids && nid > 0) {
         struct slr_key key = slr_key_of_id(&ids[0], SLR_KEY_INIT_RANK_SCALABLE, nranks);
-        init = init_new(&key, comm, !nonblocking(config), nranks, rank);
+        init = init_first(&key, comm, nranks, rank, config);
     }
     ncclResult_t r = init_done(init, slr_real.ncclCommInitRankScalable(comm, nranks, rank, nid, ids, config));
     slr_guard--;
@@ -119,7 +164,7 @@ static struct slr_init *inits_of_all(ncclComm_t *comms, int ndev)
     struct slr_init *first = NULL, **at = &first;
     struct slr_key key = slr_key_of_all();
     for (int i = 0; i < ndev; i++) {
-        *at = init_new(&key, &comms[i], true, ndev, i);
+        *at = init_first(&key, &comms[i], ndev, i, NULL);
         if (!*at) /* the ranks that have one will find that the others are absent */
             break;
         at = &(*at)->next;
@@ -132,13 +177,7 @@ ncclResult_t slr_comm_init_all(ncclComm_t *comms, int ndev, const int *devlist)
     slr_guard++;
     struct slr_init *list = !slr_process_off() && comms && ndev > 0 ? inits_of_all(comms, ndev) : NULL;
     ncclResult_t r = slr_real.ncclCommInitAll(comms, ndev, devlist);
-    if (r == ncclSuccess && list)
-        slr_inits_finish(list);
-    for (struct slr_init *init = list, *next; init; init = next) {
-        next = init->next;
-        slr_init_cancel(init);
-        free(init);
-    }
+    r = inits_end(list, r);
     slr_guard--;
     return r;
 }
@@ -158,7 +197,7 @@ ncclResult_t slr_comm_split(ncclComm_t comm, int color, int key, ncclComm_t *new
          * same key. */
         struct slr_key k = slr_key_of_split(&parent->key, ++parent->splits, color);
         if (color != NCCL_SPLIT_NOCOLOR)
-            init = init_new(&k, newcomm, !nonblocking(config), -1, -1);
+            init = init_derived(&k, newcomm, parent, config);
     }
     ncclResult_t r = init_done(init, slr_real.ncclCommSplit(comm, color, key, newcomm, config));
     slr_comm_put(parent);
@@ -174,7 +213,7 @@ ncclResult_t slr_comm_shrink(ncclComm_t comm, int *exclude, int count, ncclComm_
     struct slr_comm *parent = newcomm && exclude && count > 0 ? parent_of(comm) : NULL;
     if (parent) {
         struct slr_key k = slr_key_of_shrink(&parent->key, ++parent->shrinks, exclude, count, flags);
-        init = init_new(&k, newcomm, !nonblocking(config), -1, -1);
+        init = init_derived(&k, newcomm, parent, config);
     }
     ncclResult_t r = init_done(init, slr_real.ncclCommShrink(comm, exclude, count, newcomm, config, flags));
     slr_comm_put(parent);
@@ -184,16 +223,5 @@ ncclResult_t slr_comm_shrink(ncclComm_t comm, int *exclude, int count, ncclComm_
 
 void slr_inits_end(struct slr_init *list, ncclResult_t r)
 {
-    for (struct slr_init *init = list; init && r == ncclInProgress; init = init->next) {
-        slr_init_cancel(init); /* one non-blocking communicator makes the whole group so */
-        init->pass = SLR_R_NONBLOCKING;
-    }
-    if (r == ncclSuccess || r == ncclInProgress)
-        slr_inits_finish(list);
-    /* Nothing for those that are finished; the others end their part in the bootstrap here. */
-    for (struct slr_init *init = list, *next; init; init = next) {
-        next = init->next;
-        slr_init_cancel(init);
-        free(init);
-    }
+    inits_end(list, r);
 }

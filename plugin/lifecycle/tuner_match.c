@@ -34,6 +34,12 @@ void slr_tune_expect(struct slr_init *init)
     slr_tuner_expect(&init->tuner);
 }
 
+void slr_tune_returned(struct slr_init *init)
+{
+    if (init->expects)
+        slr_tuner_returned(&init->tuner);
+}
+
 void slr_tune_forget(struct slr_init *init)
 {
     if (init->expects)

@@ -82,11 +82,10 @@ struct slr_comm *slr_comm_new(void)
     return &w->comm;
 }
 
-enum slr_reason slr_comm_know_device(struct slr_comm *c, void *flags)
+enum slr_reason slr_comm_know_device(struct slr_comm *c, int device, void *flags)
 {
     struct slr_shared *s = &c->shared;
-    int dev = 0;
-    if (slr_real.ncclCommCuDevice(c->nccl, &dev) != ncclSuccess || SLR_CU(cuDeviceGet, &s->device, dev) != SLR_OK ||
+    if (SLR_CU(cuDeviceGet, &s->device, device) != SLR_OK ||
         SLR_CU(cuDevicePrimaryCtxRetain, &s->ctx, s->device) != SLR_OK)
         return SLR_R_DRIVER_CALL;
     s->resets = slr_device_resets(s->device);

@@ -241,10 +241,15 @@ void slr_tuner_expect(struct slr_tuner **slot)
     current = slot;
 }
 
-void slr_tuner_forget(struct slr_tuner **slot)
+void slr_tuner_returned(struct slr_tuner **slot)
 {
     if (current == slot)
         current = NULL;
+}
+
+void slr_tuner_forget(struct slr_tuner **slot)
+{
+    slr_tuner_returned(slot);
     pthread_mutex_lock(&lock);
     expecting--;
     pthread_mutex_unlock(&lock);

@@ -82,8 +82,9 @@ void slr_tuner_hook_called(void);
 bool slr_tuner_hooked(void);
 
 /* This thread begins to make a communicator: the next tuner that is made on it goes to *slot, with
- * a reference. Ends with slr_tuner_forget, in whatever way. */
+ * a reference, until the call has returned. Ends with slr_tuner_forget, in whatever way and on any thread. */
 void slr_tuner_expect(struct slr_tuner **slot);
+void slr_tuner_returned(struct slr_tuner **slot);
 void slr_tuner_forget(struct slr_tuner **slot);
 
 /* NCCL has made a tuner. */

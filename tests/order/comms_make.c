@@ -48,12 +48,15 @@ static ncclComm_t open_nonblocking(const struct rank *r, bool in_group)
     return comm;
 }
 
-static void check_nonblocking(ncclComm_t comm, const struct rank *r, const char *what)
+static void check_nonblocking(ncclComm_t comm, const char *what)
 {
     struct gather g;
     cudaStream_t s;
+    int rank, nranks;
+    NCCL(ncclCommUserRank(comm, &rank));
+    NCCL(ncclCommCount(comm, &nranks));
     CUDA(cudaStreamCreateWithFlags(&s, cudaStreamNonBlocking));
-    gather_alloc(&g, r->rank, r->nranks, SMALL);
+    gather_alloc(&g, rank, nranks, SMALL);
     for (uint64_t seed = 1; seed < 4; seed++) {
         gather_load(&g, seed, s);
         settle(comm, ncclAllGather(g.send, g.recv, SMALL, ncclUint8, comm, s));
@@ -73,27 +76,37 @@ static void end_nonblocking(ncclComm_t comm)
 static void nonblocking(struct rank *r)
 {
     ncclComm_t comm = open_nonblocking(r, false);
-    check_nonblocking(comm, r, "blocking=0");
+    check_nonblocking(comm, "blocking=0");
     end_nonblocking(comm);
 }
 
 static void nonblocking_in_group(struct rank *r)
 {
     ncclComm_t comm = open_nonblocking(r, true);
-    check_nonblocking(comm, r, "blocking=0, made in a group");
+    check_nonblocking(comm, "blocking=0, made in a group");
     end_nonblocking(comm);
 }
 
-/* The parent's gathers stay with NCCL; the child is a blocking one. */
-static void split_of_passing(struct rank *r)
+/* NCCL answers a split with success at once, where the parent is not blocking: that tells when it is over. */
+static void settle_derived(ncclComm_t parent, ncclResult_t e)
+{
+    EXPECT(e == ncclSuccess || e == ncclInProgress, "%s", ncclGetErrorString(e));
+    settle(parent, ncclInProgress);
+}
+
+/* Children that block or not; the parent goes on. */
+static void nonblocking_split(struct rank *r)
 {
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
-    ncclComm_t parent = open_nonblocking(r, false), child;
+    ncclComm_t parent = open_nonblocking(r, false), blocks = NULL, child = NULL;
     config.blocking = 1;
-    settle(parent, ncclCommSplit(parent, 0, r->rank, &child, &config));
-    check_one(child, "split from a parent that passes");
-    check_nonblocking(parent, r, "the parent");
-    NCCL(ncclCommDestroy(child));
+    settle_derived(parent, ncclCommSplit(parent, 0, r->rank, &blocks, &config));
+    check_one(blocks, "a blocking one, split from one that is not");
+    settle_derived(parent, ncclCommSplit(parent, 0, -r->rank, &child, NULL));
+    check_nonblocking(child, "split from one that is not blocking");
+    NCCL(ncclCommDestroy(blocks));
+    end_nonblocking(child);
+    check_nonblocking(parent, "the parent");
     end_nonblocking(parent);
 }
 
@@ -316,7 +329,7 @@ const struct comm_case comm_make_cases[] = {
     {"config-none", 2, config_none},
     {"nonblocking", 2, nonblocking},
     {"nonblocking-in-group", 2, nonblocking_in_group},
-    {"split-of-passing", 2, split_of_passing},
+    {"nonblocking-split", 2, nonblocking_split},
     {"scalable", 3, scalable},
     {"init-all", 1, init_all},
     {"init-in-group", 1, init_in_group},

@@ -155,13 +155,10 @@ endforeach()
 foreach(case init-all init-in-group threads mixed)
   run(form_comms_${case} 90 ${form} ${ring_behind_first} -- $<TARGET_FILE:forms_comms> ${case})
 endforeach()
-foreach(case nonblocking nonblocking-in-group)
-  run(form_comms_${case} 90 ${form} --has "\"event\":\"pass\".*\"reason\":\"nonblocking\"" --hasnt "\"event\":\"substitute\""
-    -- $<TARGET_FILE:forms_comms> ${case})
+foreach(case nonblocking nonblocking-in-group nonblocking-split)
+  run(form_comms_${case} 90 ${form} ${ring_only} -- $<TARGET_FILE:forms_comms> ${case})
 endforeach()
-run(form_comms_split-of-passing 90 ${form} --has "\"event\":\"pass\".*\"reason\":\"nonblocking\"" --has "\"event\":\"substitute\""
-  -- $<TARGET_FILE:forms_comms> split-of-passing)
-# Slots of the usual size: the communicators that ended must not take the place of those that live.
+
 run(form_comms_hundred 120 ${form} --set SLIPRING_SLOT_BYTES=64M ${ring_only} --hasnt "staging_shrunk" -- $<TARGET_FILE:forms_comms> hundred)
 
 # ---- groups ----
@@ -243,7 +240,7 @@ run(form_plain_order 300 ${run_sh} --plain EACH forms_order list-all 2 ENV SOFTG
 run(form_plain_order_thread 120 LIB none ${run_sh} --plain EACH forms_order list-thread 2)
 # A rank's gather comes behind another communicator's operation, which its peer makes behind the gather: NCCL has connected the ranks.
 run(form_plain_comms 300 ${run_sh} --plain
-  EACH forms_comms config,nonblocking,nonblocking-in-group,split-of-passing,scalable,init-all,init-in-group,threads,mixed,split-reversed,split-no-colour,shrink,many-in-group,finalize,destroy-at-once,destroy-late 2)
+  EACH forms_comms config,nonblocking,nonblocking-in-group,nonblocking-split,scalable,init-all,init-in-group,threads,mixed,split-reversed,split-no-colour,shrink,many-in-group,finalize,destroy-at-once,destroy-late 2)
 run(form_plain_groups 300 ${run_sh} --plain
   EACH forms_groups one-stream,several-streams,own-streams,several-comms,mixed,uneven,nested,simulated,empty,error-inside,bad-gather-inside,in-progress 2)
 if(NOT SLIPRING_SANITIZE) # a shell that has nothing but the sanitizer preloaded does not run
