@@ -7,6 +7,7 @@
 #include "cache/blocks.h"
 #include "cache/handles.h"
 #include "plugin/comm/stream.h"
+#include "plugin/passed/late.h"
 #include "plugin/pending/order.h"
 #include "plugin/pending/pending.h"
 #include "plugin/produce/product.h"
@@ -72,7 +73,7 @@ static CUresult hook_cuMemExportToShareableHandle(void *out, CUmemGenericAllocat
         note;                                                                                                          \
         return SLR_FOUND(sym)(what);                                                                                   \
     }
-#define STREAM_ENDS (slr_block_stream_ends(what), slr_order_stream_end(what))
+#define STREAM_ENDS (slr_block_stream_ends(what), slr_late_stream_end(what), slr_order_stream_end(what))
 ENDS(cuStreamDestroy, CUstream, STREAM_ENDS)
 ENDS(cuStreamDestroy_v2, CUstream, STREAM_ENDS)
 ENDS(cuCtxDestroy, CUcontext, slr_stream_ends())

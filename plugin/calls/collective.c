@@ -16,6 +16,7 @@
 #include "plugin/comm/watch.h"
 #include "plugin/connect/connect.h"
 #include "plugin/gather/gather.h"
+#include "plugin/passed/late.h"
 #include "plugin/passed/passed_alone.h"
 #include "plugin/record/record.h"
 #include "plugin/util/process.h"
@@ -86,6 +87,8 @@ static enum slr_reason here(struct slr_call *call)
         return SLR_R_CAPTURE;
     if (atomic_load(&call->comm->error) != ncclSuccess)
         return SLR_R_COMM_ERROR;
+    if (slr_late_settle(call->comm) == ncclInProgress)
+        return SLR_R_IN_PROGRESS;
     /* Now, not when a group ends: what is passed in between belongs behind this call. */
     call->passed_alone = atomic_load(&call->comm->passed_alone);
     return SLR_R_RING;

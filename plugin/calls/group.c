@@ -35,7 +35,8 @@
 #include "plugin/connect/connect.h"
 #include "plugin/gather/gather.h"
 #include "plugin/comm/group_kept.h"
-#include "plugin/passed/nccl_call.h"
+#include "plugin/passed/late.h"
+#include "plugin/passed/turn.h"
 #include "plugin/pending/pending.h"
 #include "plugin/pending/order.h"
 #include "plugin/record/record.h"
@@ -131,11 +132,25 @@ static void order_before(const struct slr_group *group)
             slr_order_before_nccl(group->uses[i].comm, group->uses[i].stream);
 }
 
-static void order_after(const struct slr_group *group)
+/* NCCL has yet to put something on a stream of the communicator, on which the ring has, too. */
+static bool crosses_late(const struct slr_group *group, const struct slr_comm *c)
 {
+    bool nccl = false;
     for (size_t i = 0; i < group->use_count; i++)
-        if (group->uses[i].nccl)
-            slr_order_after_nccl(group->uses[i].comm, group->uses[i].stream);
+        nccl |= group->uses[i].comm == c && group->uses[i].nccl;
+    return nccl && has_gather(group, c) && several_streams(group, c);
+}
+
+static void order_after(const struct slr_group *group, bool later)
+{
+    for (size_t i = 0; i < group->use_count; i++) {
+        const struct slr_group_use *use = &group->uses[i];
+        const bool crosses = later && crosses_late(group, use->comm);
+        if (later && (use->nccl || crosses))
+            slr_late_stream(use->comm, use->stream, use->left && use->turn, crosses);
+        else if (use->nccl)
+            slr_order_after_nccl(use->comm, use->stream);
+    }
 }
 
 /* Around the real end, which enqueues them. */
@@ -226,7 +241,8 @@ static ncclResult_t close_group(struct slr_group *group, ncclSimInfo_t *info, bo
     slr_front_begin(launches(group));
     ncclResult_t r = end_for_program(info, simulate);
     slr_front_end();
-    ncclResult_t told = simulate ? ncclSuccess : end_turns(group, launched(r));
+    const bool late = r == ncclInProgress; /* NCCL's operations are not on their streams yet (passed/late.h) */
+    ncclResult_t told = simulate ? ncclSuccess : end_turns(group, r == ncclSuccess);
     told = told != ncclSuccess ? told : group->told;
     slr_inits_end(group->inits, simulate ? ncclInvalidUsage : r);
     /* NCCL fills the windows' handles at the end only. */
@@ -238,7 +254,7 @@ static ncclResult_t close_group(struct slr_group *group, ncclSimInfo_t *info, bo
     if (launched(r) && !simulate) {
         ncclResult_t ring = ring_all(group);
         r = ring == ncclSuccess ? r : ring;
-        order_after(group);
+        order_after(group, late);
     }
     const ncclResult_t recorded = slr_record_group_end(captured, group, launched(r) && !simulate);
     r = launched(r) && recorded != ncclSuccess ? recorded : r;

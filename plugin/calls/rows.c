@@ -6,7 +6,9 @@
 #include "plugin/comm/stream.h"
 #include "plugin/comm/watch.h"
 #include "plugin/gather/gather.h"
+#include "plugin/passed/late.h"
 #include "plugin/passed/nccl_call.h"
+#include "plugin/passed/turn.h"
 #include "plugin/record/record.h"
 #include "plugin/scatter/scatter.h"
 #include "plugin/trials/trials.h"
@@ -82,6 +84,8 @@ static ncclResult_t sum_to_nccl(const struct slr_call *call)
     slr_guard++;
     if (call->comm)
         SLR_WATCH(left, call, r);
+    if (call->comm && r == ncclInProgress)
+        slr_late_call(call);
     const ncclResult_t told = slr_turn_leave(call, in, r == ncclSuccess); /* behind what is measured */
     slr_guard--;
     r = slr_other_end(&o, r);

@@ -3,11 +3,35 @@
 
 #include <string.h>
 #include "base/real.h"
+#include "base/wait.h"
 
 /* The same call of two ranks of one communicator. */
 static bool same_call(const struct slr_call *a, const struct slr_call *b)
 {
     return a->number == b->number && !memcmp(&a->comm->key, &b->comm->key, sizeof a->comm->key);
+}
+
+static ncclResult_t settled(ncclComm_t comm)
+{
+    ncclResult_t now = ncclInProgress;
+    while (now == ncclInProgress) {
+        const ncclResult_t asked = slr_real.ncclCommGetAsyncError(comm, &now);
+        now = asked == ncclSuccess ? now : asked;
+        if (now == ncclInProgress)
+            slr_sleep_ms(1);
+    }
+    return now;
+}
+
+/* On communicators that are not blocking: who compares waits anyway. */
+static ncclResult_t all_settled(const struct slr_call *calls, size_t n, const struct slr_call *call)
+{
+    ncclResult_t r = ncclSuccess;
+    for (size_t i = 0; i < n; i++) {
+        const ncclResult_t one = same_call(&calls[i], call) ? settled(calls[i].nccl) : ncclSuccess;
+        r = r == ncclSuccess ? one : r;
+    }
+    return r;
 }
 
 static ncclResult_t step(const struct slr_call *calls, size_t n, const struct slr_call *call,
@@ -19,6 +43,7 @@ static ncclResult_t step(const struct slr_call *calls, size_t n, const struct sl
         if (same_call(&calls[i], call))
             r = run(&calls[i]);
     ncclResult_t end = slr_real.ncclGroupEnd();
+    end = end == ncclInProgress ? all_settled(calls, n, call) : end;
     return r == ncclSuccess ? end : r;
 }
 

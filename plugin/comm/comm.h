@@ -30,6 +30,7 @@ struct slr_link;
 struct slr_expect;
 struct slr_exports;
 struct slr_lane;
+struct slr_late;
 struct slr_places;
 struct slr_product;
 struct slr_timeline;
@@ -68,7 +69,8 @@ struct slr_comm {
     _Atomic bool written;          /* peers know that they may write into this rank's receive buffers */
     _Atomic uint32_t passed_alone; /* gathers that this rank alone left to NCCL; passed_alone.h */
     unsigned splits, shrinks;
-    bool nonblocking; /* NCCL's calls return before they have enqueued anything */
+    bool nonblocking;               /* NCCL's calls return before they have enqueued anything */
+    struct slr_late *_Atomic late; /* what comes behind those: passed/late.h; NULL: nothing */
     struct slr_shared shared;
     struct slr_link *link;        /* connecting */
     struct slr_lane *lane;        /* in which its calls run */
@@ -77,7 +79,7 @@ struct slr_comm {
     struct slr_product *captured; /* the same in a capture (produce/product.h) */
     bool unproductive;            /* it has no product any more: produce/product.c's lock */
     struct slr_front front;
-    _Atomic uint32_t turns; /* calls that NCCL has had in its turn: passed/nccl_call.h */
+    _Atomic uint32_t turns; /* calls that NCCL has had in its turn: passed/turn.h */
     _Atomic bool turns_off; /* they can not be followed */
     /* The watchdog's own memory: of progress; of NCCL's calls while a peer is gone; whom it has told. */
     uint32_t seen_progress;

@@ -10,7 +10,7 @@
 struct slr_init;
 struct slr_window;
 
-/* What passed/nccl_call.h keeps of a call between its beginning and its end. */
+/* What passed/turn.h keeps of a call between its beginning and its end. */
 struct slr_turn_call {
     bool entered;   /* false: there is none, or its group's end has it */
     int word;       /* which says that it is over */
@@ -22,7 +22,7 @@ struct slr_group_use {
     struct slr_comm *comm; /* with a use; NULL: one that is not tracked */
     CUstream stream;
     bool nccl;               /* NCCL has an operation on it */
-    bool left, turn;         /* and a gather that may hang, in its turn: passed/nccl_call.h */
+    bool left, turn;         /* and a gather that may hang, in its turn: passed/turn.h */
     struct slr_turn_call in; /* at the end */
 };
 

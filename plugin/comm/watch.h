@@ -8,7 +8,8 @@
  *   joined     a stream is about to wait for the gather (why), or has consumed it       B
  *   over       no stream has to wait for the gather any more                            B
  *   leaves     NCCL's function is about to be called for a call that NCCL is left       C
- *   left       it has been; of a call in a group NCCL enqueues it at the end
+ *   left       it has been; of a call in a group NCCL enqueues it at the end; with ncclInProgress: and will be told
+ *              once more when NCCL has put it on its stream
  *   kept       the ring is going to be given the call at its group's end
  *
  * A: the communicator's lock, its context current. B: the lane's lock. C: no lock. Always with the guard up. A captured

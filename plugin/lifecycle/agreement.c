@@ -41,6 +41,18 @@ void slr_init_cancel(struct slr_init *init)
     slr_profile_init_end(&init->profile);
 }
 
+void slr_inits_free(struct slr_init *list)
+{
+    for (struct slr_init *init = list, *next; init; init = next) {
+        next = init->next;
+        slr_making_lock(); /* the program is told the truth now, also where there is no memory */
+        slr_making_remove(&init->making);
+        slr_making_unlock();
+        slr_init_cancel(init);
+        free(init);
+    }
+}
+
 /* The first refusal stays; returns what was decided. */
 static uint32_t refuse(struct slr_comm *c, enum slr_reason why, int rank)
 {

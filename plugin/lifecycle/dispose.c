@@ -13,6 +13,7 @@
 #include "plugin/pending/order.h"
 #include "plugin/record/record.h"
 #include "plugin/memory/exports.h"
+#include "plugin/passed/late.h"
 #include "plugin/places/places.h"
 #include "plugin/produce/produce.h"
 #include "plugin/timeline/timeline.h"
@@ -88,6 +89,7 @@ void slr_comm_reap_orphans(void)
 void slr_comm_dispose(struct slr_comm *c)
 {
     slr_places_dispose(c);
+    slr_late_drop(c);
     slr_timeline_dispose(c); /* before the context goes: it holds events of it */
     if (c->shared.ctx && slr_shared_enter(&c->shared) == SLR_OK) {
         slr_ring_close(&c->lane->ring);

@@ -10,7 +10,8 @@
 #include "plugin/lifecycle/lifecycle_impl.h"
 #include "plugin/lifecycle/lifecycle.h"
 #include "plugin/memory/registration.h"
-#include "plugin/passed/nccl_call.h"
+#include "plugin/passed/late.h"
+#include "plugin/passed/turn.h"
 #include "plugin/pending/pending.h"
 #include "plugin/produce/product.h"
 #include "plugin/tuner/tuner.h"
@@ -244,6 +245,7 @@ ncclResult_t slr_comm_get_async_error(ncclComm_t comm, ncclResult_t *error)
         slr_comm_look_failed(c); /* not only at the next tick */
         const ncclResult_t own = (ncclResult_t)atomic_load(&c->error);
         *error = own != ncclSuccess ? own : *error;
+        slr_late_told(c, *error);
     }
     slr_comm_put(c);
     slr_guard--;

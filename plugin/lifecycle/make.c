@@ -92,18 +92,6 @@ static bool taken(ncclResult_t r)
     return r == ncclSuccess || r == ncclInProgress;
 }
 
-void slr_inits_free(struct slr_init *list)
-{
-    for (struct slr_init *init = list, *next; init; init = next) {
-        next = init->next;
-        slr_making_lock(); /* the program is told the truth now, also where there is no memory */
-        slr_making_remove(&init->making);
-        slr_making_unlock();
-        slr_init_cancel(init);
-        free(init);
-    }
-}
-
 /* After the real call, outside of groups or at the outermost end, which makes them. What the call returns. */
 static ncclResult_t inits_end(struct slr_init *list, ncclResult_t r)
 {

@@ -13,7 +13,7 @@
 #include "kernels/flags.h"
 #include "plugin/comm/control.h"
 #include "plugin/passed/in_call.h"
-#include "plugin/passed/nccl_call.h"
+#include "plugin/passed/turn.h"
 #include "plugin/passed/passed_alone.h"
 
 #define TURN_MS 1000  /* for a call of NCCL to end whose peer is gone */
@@ -57,7 +57,7 @@ static int gone(const struct slr_comm *c)
 }
 
 /* NCCL has a gather in its turn, and a peer is gone. That one may have ended its part: then this rank's is
- * about to end (nccl_call.h). Each call that ends starts the time again. */
+ * about to end (turn.h). Each call that ends starts the time again. */
 static void check_turns(struct slr_comm *c)
 {
     uint32_t done;

@@ -38,7 +38,7 @@
  * An entry that one communicator has told counts for every other whose gathers hold that context, too: its call
  * returns the error.
  *
- * NCCL's call in its turn (nccl_call.h) is entered as well. NCCL connects the ranks in the first call that needs an
+ * NCCL's call in its turn (turn.h) is entered as well. NCCL connects the ranks in the first call that needs an
  * algorithm: by messages between the hosts, so that it waits in the call for a peer, and it maps and allocates memory,
  * which may wait for the context. A communicator tells its own calls at once when it has failed: a call on a
  * communicator in error returns the error anyway, and no healthy one loses a result. It returns what slr_comm_answer

@@ -1,17 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "plugin/passed/nccl_call.h"
 
-#include "base/status.h"
 #include "cache/captures.h"
 #include "cache/handles.h"
-#include "kernels/flags.h"
 #include "kernels/gemm.h"
 #include "plugin/comm/group_kept.h"
 #include "plugin/comm/lane.h"
 #include "plugin/comm/stream.h"
 #include "plugin/comm/watch.h"
-#include "plugin/connect/connect.h"
-#include "plugin/passed/in_call.h"
+#include "plugin/passed/late.h"
+#include "plugin/passed/turn.h"
 #include "plugin/pending/pending.h"
 #include "plugin/pending/order.h"
 #include "plugin/pending/pending_state.h"
@@ -27,6 +25,7 @@ static CUstream named(cudaStream_t stream)
 void slr_nccl_begin(ncclComm_t comm, cudaStream_t stream)
 {
     struct slr_comm *c = slr_comm_find(comm);
+    slr_late_settle(c);
     slr_product_on_stream((CUstream)stream);
     slr_solo_note(named(stream));
     /* NCCL enqueues nothing before the group's end, which orders the streams that are noted here.
@@ -44,9 +43,12 @@ void slr_nccl_begin(ncclComm_t comm, cudaStream_t stream)
 ncclResult_t slr_nccl_end(ncclComm_t comm, cudaStream_t stream, ncclResult_t r)
 {
     slr_front_end();
-    if (r == ncclSuccess && !slr_in_group()) {
+    if ((r == ncclSuccess || r == ncclInProgress) && !slr_in_group()) {
         struct slr_comm *c = slr_comm_find(comm);
-        slr_order_after_nccl(c, named(stream));
+        if (r == ncclInProgress)
+            slr_late_stream(c, named(stream), false, false);
+        else
+            slr_order_after_nccl(c, named(stream));
         slr_comm_put(c);
     }
     return slr_explore_end(r);
@@ -77,7 +79,8 @@ static bool apart(const struct slr_lane *lane, const struct slr_gather *g, const
 static bool overtakes_pending(const struct slr_call *call)
 {
     struct slr_operation op = {.stream = named(call->stream), .why = SLR_R_JOIN_OTHER_OP, .who = "ncclAllGather"};
-    const bool may = call->comm && call->shard && !call->measured && call->why != SLR_R_TRIAL && !slr_in_group() &&
+    /* NCCL's own thread launches late: that is not told from the program's. */
+    const bool may = call->comm && !call->comm->nonblocking && call->shard && !call->measured && call->why != SLR_R_TRIAL && !slr_in_group() &&
                      slr_nothing_captures();
     if (may) {
         op.overtakes = apart;
@@ -105,83 +108,10 @@ ncclResult_t slr_gather_nccl(const struct slr_call *call)
     slr_program_end(outer);
     if (call->comm)
         SLR_WATCH(left, call, r);
+    if (call->comm && r == ncclInProgress)
+        slr_late_call(call);
     const ncclResult_t told = slr_turn_leave(call, in, r == ncclSuccess); /* behind what is measured */
     slr_guard--;
     r = slr_nccl_end(call->nccl, (cudaStream_t)call->stream, r);
     return told != ncclSuccess ? told : r;
-}
-
-/* ---- NCCL's turn ---- */
-
-#define NO_WORD (-1)
-
-/* The words are registered when the ranks have been connected once, and stay so. */
-static int take_word(struct slr_comm *c)
-{
-    if (atomic_load(&c->turns_off) || !atomic_load(&c->link->checked))
-        return NO_WORD;
-    const unsigned at = atomic_fetch_add(&c->turns, 1) % SLR_TURNS;
-    struct slr_turn *t = slr_turn(c->lane->ring.flags, c->nranks, c->rank, at);
-    uint32_t done = atomic_load(&t->done);
-    return atomic_compare_exchange_strong(&t->made, &done, done + 1) ? (int)at : NO_WORD;
-}
-
-struct slr_turn_call slr_turn_begin(struct slr_comm *c, bool follow)
-{
-    return (struct slr_turn_call){.entered = true,
-                                  .word = follow ? take_word(c) : NO_WORD,
-                                  .entry = slr_in_call_enter(follow ? c->shared.ctx : NULL, c)};
-}
-
-struct slr_turn_call slr_turn_enter(const struct slr_call *call)
-{
-    const bool turn = call->why == SLR_R_TRIAL;
-    if (call->comm && !slr_in_group())
-        return slr_turn_begin(call->comm, turn);
-    if (call->comm)
-        slr_group_add_turn(call->comm, slr_stream_name(call->stream, false), turn);
-    return (struct slr_turn_call){.entered = false};
-}
-
-static enum slr_status write_behind(struct slr_comm *c, unsigned turn, uint32_t value, CUstream stream)
-{
-    const CUdeviceptr word =
-        c->lane->ring.dflags + slr_turn_offset(c->nranks, c->rank, turn) + offsetof(struct slr_turn, done);
-    SLR_TRY(slr_shared_work_begin(&c->shared));
-    enum slr_status s = SLR_CU(cuStreamWriteValue32, stream, word, value, CU_STREAM_WRITE_VALUE_DEFAULT);
-    slr_shared_work_end();
-    return s;
-}
-
-static void end_word(struct slr_comm *c, int turn, CUstream stream, bool enqueued)
-{
-    if (turn == NO_WORD)
-        return;
-    struct slr_turn *t = slr_turn(c->lane->ring.flags, c->nranks, c->rank, (unsigned)turn);
-    const uint32_t made = atomic_load(&t->made);
-    if (enqueued && write_behind(c, (unsigned)turn, made, stream) == SLR_OK)
-        return;
-    if (enqueued) /* it would not work for the next one either */
-        atomic_store(&c->turns_off, true);
-    atomic_store(&t->done, made);
-}
-
-ncclResult_t slr_turn_end(struct slr_comm *c, struct slr_turn_call call, CUstream stream, bool enqueued)
-{
-    end_word(c, call.word, stream, enqueued);
-    if (slr_in_call_leave(call.entry))
-        return ncclSuccess;
-    const ncclResult_t own = slr_comm_answer(c);
-    return own != ncclSuccess ? own : ncclRemoteError; /* another one's gather held it up */
-}
-
-ncclResult_t slr_turn_leave(const struct slr_call *call, struct slr_turn_call in, bool enqueued)
-{
-    return in.entered ? slr_turn_end(call->comm, in, call->stream, enqueued) : ncclSuccess;
-}
-
-bool slr_turns_of(struct slr_comm *c)
-{
-    uint32_t done;
-    return slr_turns_open(c->lane->ring.flags, c->nranks, c->rank, &done);
 }

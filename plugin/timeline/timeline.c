@@ -340,7 +340,7 @@ void slr_timeline_close(struct slr_lane *lane)
 static struct slr_timed *nccl_begin(struct slr_comm *c, enum slr_timed_kind kind, uint64_t number, CUstream stream)
 {
     /* The context first: the stamps are events of the current one. */
-    struct slr_timeline *timeline = c->pass != SLR_R_NONBLOCKING ? slr_timeline_of(c) : NULL;
+    struct slr_timeline *timeline = !c->nonblocking ? slr_timeline_of(c) : NULL;
     if (!timeline || slr_context_enter(timeline->ctx) != SLR_OK)
         return NULL;
     struct slr_timed *m = slr_stream_captures(stream) ? NULL : slr_timeline_take(timeline, kind, number);
@@ -394,6 +394,7 @@ static void leaves(const struct slr_call *call)
 static void left(const struct slr_call *call, ncclResult_t r)
 {
     slr_timeline_nccl_end(call->comm, with_nccl, r, call->bytes);
+    with_nccl = NULL;
 }
 
 const struct slr_watcher slr_timeline_watcher = {.begins = begins,

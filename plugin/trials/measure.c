@@ -281,10 +281,10 @@ static void begins_without_lock(const struct slr_call *call)
     slr_lane_unlock(call->comm->lane);
 }
 
+/* In progress: it will have left once more, when NCCL has put it on the stream. */
 static void left(const struct slr_call *call, ncclResult_t r)
 {
-    (void)r;
-    if (!call->measured || slr_in_group()) /* its GEMM's end counts */
+    if (!call->measured || r == ncclInProgress || slr_in_group()) /* its GEMM's end counts */
         return;
     slr_lane_lock(call->comm->lane);
     end(call, call->stream);

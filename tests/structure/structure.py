@@ -160,7 +160,8 @@ USES = {
                         'produce graphs pending passed transfer record',
     'plugin/calls': 'base cache abi util callers comm memory connect timeline tuner trials graphs pending passed gather '
                     'record scatter lifecycle',
-    'interpose': 'base cache kernels comm memory produce graphs pending fuse record lifecycle calls',
+    'interpose': 'base cache kernels comm memory produce graphs pending passed fuse record '
+                 'lifecycle calls',
 }
 ORDER = list(USES)
 
