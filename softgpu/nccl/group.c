@@ -115,7 +115,9 @@ enum { BLOCKING = 1, NOT_BLOCKING };
 
 ncclResult_t group_is_of(const struct ncclComm *comm)
 {
-    const int kind = comm && !comm->blocking ? NOT_BLOCKING : BLOCKING;
+    if (!comm) /* a window: of either */
+        return ncclSuccess;
+    const int kind = comm->blocking ? BLOCKING : NOT_BLOCKING;
     if (group.depth && group.kind && group.kind != kind)
         return nccl_warn(ncclInvalidArgument,
                          "Blocking and nonblocking communicators are not allowed in the same group.");

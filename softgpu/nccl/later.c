@@ -18,10 +18,11 @@ struct later {
 
 static void add(struct later *l, struct ncclComm *comm)
 {
-    for (unsigned i = 0; i < l->count; i++)
-        if (l->comms[i] == comm)
-            return;
-    l->comms[l->count++] = comm_get(comm);
+    unsigned i = 0;
+    while (i < l->count && l->comms[i] != comm)
+        i++;
+    if (comm && i == l->count)
+        l->comms[l->count++] = comm_get(comm);
 }
 
 static struct later *later_new(struct job *jobs, struct op *ops, unsigned room)

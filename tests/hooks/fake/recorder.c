@@ -12,6 +12,7 @@
 #include "plugin/graphs/graphs.h"
 #include "plugin/lifecycle/lifecycle.h"
 #include "plugin/memory/registration.h"
+#include "plugin/passed/late.h"
 #include "plugin/pending/pending.h"
 #include "plugin/pending/order.h"
 #include "plugin/produce/produce.h"
@@ -129,6 +130,11 @@ void slr_pending_opening(void) {}
 void slr_event_share(CUevent event)
 {
     (void)event;
+}
+
+void slr_late_stream_end(CUstream stream)
+{
+    (void)stream;
 }
 
 void slr_order_stream_end(CUstream stream)
