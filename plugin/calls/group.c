@@ -147,7 +147,7 @@ static void order_after(const struct slr_group *group, bool later)
         const struct slr_group_use *use = &group->uses[i];
         const bool crosses = later && crosses_late(group, use->comm);
         if (later && (use->nccl || crosses))
-            slr_late_stream(use->comm, use->stream, use->left && use->turn, crosses);
+            slr_late_stream(use->comm, use->stream, use->left ? use->in.word : SLR_NO_WORD, crosses);
         else if (use->nccl)
             slr_order_after_nccl(use->comm, use->stream);
     }
@@ -162,13 +162,13 @@ static void begin_turns(struct slr_group *group)
 }
 
 /* ncclSuccess, or the error that the end has to return: a communicator's that has been told of meanwhile. */
-static ncclResult_t end_turns(struct slr_group *group, bool enqueued)
+static ncclResult_t end_turns(struct slr_group *group, ncclResult_t ended)
 {
     ncclResult_t told = ncclSuccess;
     for (size_t i = 0; i < group->use_count; i++)
         if (group->uses[i].left) {
             const ncclResult_t r =
-                slr_turn_end(group->uses[i].comm, group->uses[i].in, group->uses[i].stream, enqueued);
+                slr_turn_end(group->uses[i].comm, group->uses[i].in, group->uses[i].stream, ended);
             told = r != ncclSuccess ? r : told;
         }
     return told;
@@ -242,7 +242,7 @@ static ncclResult_t close_group(struct slr_group *group, ncclSimInfo_t *info, bo
     ncclResult_t r = end_for_program(info, simulate);
     slr_front_end();
     const bool late = r == ncclInProgress; /* NCCL's operations are not on their streams yet (passed/late.h) */
-    ncclResult_t told = simulate ? ncclSuccess : end_turns(group, r == ncclSuccess);
+    ncclResult_t told = simulate ? ncclSuccess : end_turns(group, r);
     told = told != ncclSuccess ? told : group->told;
     slr_inits_end(group->inits, simulate ? ncclInvalidUsage : r);
     /* NCCL fills the windows' handles at the end only. */

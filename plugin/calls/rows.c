@@ -85,8 +85,8 @@ static ncclResult_t sum_to_nccl(const struct slr_call *call)
     if (call->comm)
         SLR_WATCH(left, call, r);
     if (call->comm && r == ncclInProgress)
-        slr_late_call(call);
-    const ncclResult_t told = slr_turn_leave(call, in, r == ncclSuccess); /* behind what is measured */
+        slr_late_call(call, in.word);
+    const ncclResult_t told = slr_turn_leave(call, in, r); /* behind what is measured */
     slr_guard--;
     r = slr_other_end(&o, r);
     return told != ncclSuccess ? told : r;

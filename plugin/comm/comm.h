@@ -71,6 +71,7 @@ struct slr_comm {
     unsigned splits, shrinks;
     bool nonblocking;               /* NCCL's calls return before they have enqueued anything */
     struct slr_late *_Atomic late; /* what comes behind those: passed/late.h; NULL: nothing */
+    _Atomic uint64_t in_progress_ms; /* when NCCL last said so to the program; 0: never */
     struct slr_shared shared;
     struct slr_link *link;        /* connecting */
     struct slr_lane *lane;        /* in which its calls run */

@@ -14,6 +14,7 @@ struct slr_window;
 struct slr_turn_call {
     bool entered;   /* false: there is none, or its group's end has it */
     int word;       /* which says that it is over */
+#define SLR_NO_WORD (-1)
     unsigned entry; /* of passed/in_call.h */
 };
 

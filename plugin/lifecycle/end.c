@@ -243,6 +243,8 @@ ncclResult_t slr_comm_get_async_error(ncclComm_t comm, ncclResult_t *error)
     struct slr_comm *c = known(comm);
     if (r == ncclSuccess && c && (*error == ncclSuccess || *error == ncclInProgress)) {
         slr_comm_look_failed(c); /* not only at the next tick */
+        if (*error == ncclInProgress)
+            atomic_store(&c->in_progress_ms, slr_now_ms());
         const ncclResult_t own = (ncclResult_t)atomic_load(&c->error);
         *error = own != ncclSuccess ? own : *error;
         slr_late_told(c, *error);

@@ -56,6 +56,12 @@ static int gone(const struct slr_comm *c)
     return -1;
 }
 
+/* Of a call that NCCL had not put on its stream when that was last asked nothing is known unless it has just been. */
+static bool still_going(const struct slr_comm *c, uint64_t now)
+{
+    return !atomic_load(&c->late) || now - atomic_load(&c->in_progress_ms) < LOOK_MS;
+}
+
 /* NCCL has a gather in its turn, and a peer is gone. That one may have ended its part: then this rank's is
  * about to end (turn.h). Each call that ends starts the time again. */
 static void check_turns(struct slr_comm *c)
@@ -64,7 +70,7 @@ static void check_turns(struct slr_comm *c)
     const int peer = gone(c);
     const uint64_t now = slr_now_ms(), passed = now - c->turns_ms;
     c->turns_ms = now;
-    if (peer < 0 || !slr_turns_open(c->lane->ring.flags, c->nranks, c->rank, &done)) {
+    if (peer < 0 || !still_going(c, now) || !slr_turns_open(c->lane->ring.flags, c->nranks, c->rank, &done)) {
         c->turns_waited = 0;
         return;
     }

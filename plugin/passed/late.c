@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include "base/status.h"
 #include "plugin/comm/call.h"
+#include "plugin/comm/group_kept.h"
 #include "plugin/comm/lane.h"
 #include "plugin/comm/stream.h"
 #include "plugin/comm/watch.h"
@@ -18,7 +19,8 @@ struct slr_late {
     pthread_t thread; /* that made the call */
     CUstream stream;
     slr_stream_id id;
-    bool follow, crosses;
+    int word;
+    bool crosses;
     struct slr_call call; /* comm NULL: a stream */
 };
 
@@ -47,25 +49,25 @@ static void keep(struct slr_comm *c, struct slr_late *l)
     pthread_mutex_unlock(&lock);
 }
 
-void slr_late_stream(struct slr_comm *c, CUstream stream, bool follow, bool crosses)
+void slr_late_stream(struct slr_comm *c, CUstream stream, int word, bool crosses)
 {
     struct slr_late *l = c ? new_late(stream) : NULL;
     if (!l) {
         slr_order_after_nccl(c, stream);
         return;
     }
-    l->follow = follow;
+    l->word = word;
     l->crosses = crosses;
     keep(c, l);
 }
 
-void slr_late_call(const struct slr_call *call)
+void slr_late_call(const struct slr_call *call, int word)
 {
     struct slr_late *l = new_late(call->stream);
     if (!l)
         return;
     l->call = *call;
-    l->follow = call->why == SLR_R_TRIAL;
+    l->word = word;
     keep(call->comm, l);
 }
 
@@ -107,11 +109,9 @@ static void do_one(struct slr_comm *c, const struct slr_late *l, ncclResult_t st
 {
     if (l->call.comm)
         SLR_WATCH(left, &l->call, state);
-    if (state != ncclSuccess || !named_here(l))
-        return;
-    if (l->follow)
-        slr_turn_late(c, l->stream);
-    if (!l->call.comm)
+    const bool there = state == ncclSuccess && named_here(l);
+    slr_turn_late(c, l->word, l->stream, there);
+    if (there && !l->call.comm)
         slr_order_after_nccl(c, l->stream);
 }
 

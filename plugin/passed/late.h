@@ -20,12 +20,12 @@
 struct slr_call;
 struct slr_comm;
 
-/* NCCL has something for the stream; `follow`: a call in its turn (turn.h); `crosses`: the communicator's other streams
- * that do are to wait for it. */
-void slr_late_stream(struct slr_comm *c, CUstream stream, bool follow, bool crosses);
+/* NCCL has something for the stream; `word`: of a call in its turn (turn.h), or SLR_NO_WORD; `crosses`: the
+ * communicator's other streams that do are to wait for it. */
+void slr_late_stream(struct slr_comm *c, CUstream stream, int word, bool crosses);
 
 /* The call has left (comm/watch.h), but is not over. */
-void slr_late_call(const struct slr_call *call);
+void slr_late_call(const struct slr_call *call, int word);
 
 /* Before a call on the communicator. ncclInProgress: NCCL is not that far, and would refuse the call. */
 ncclResult_t slr_late_settle(struct slr_comm *c);

@@ -46,7 +46,7 @@ ncclResult_t slr_nccl_end(ncclComm_t comm, cudaStream_t stream, ncclResult_t r)
     if ((r == ncclSuccess || r == ncclInProgress) && !slr_in_group()) {
         struct slr_comm *c = slr_comm_find(comm);
         if (r == ncclInProgress)
-            slr_late_stream(c, named(stream), false, false);
+            slr_late_stream(c, named(stream), SLR_NO_WORD, false);
         else
             slr_order_after_nccl(c, named(stream));
         slr_comm_put(c);
@@ -109,8 +109,8 @@ ncclResult_t slr_gather_nccl(const struct slr_call *call)
     if (call->comm)
         SLR_WATCH(left, call, r);
     if (call->comm && r == ncclInProgress)
-        slr_late_call(call);
-    const ncclResult_t told = slr_turn_leave(call, in, r == ncclSuccess); /* behind what is measured */
+        slr_late_call(call, in.word);
+    const ncclResult_t told = slr_turn_leave(call, in, r); /* behind what is measured */
     slr_guard--;
     r = slr_nccl_end(call->nccl, (cudaStream_t)call->stream, r);
     return told != ncclSuccess ? told : r;

@@ -10,23 +10,21 @@
 #include "plugin/connect/connect.h"
 #include "plugin/passed/in_call.h"
 
-#define NO_WORD (-1)
-
 /* The words are registered when the ranks have been connected once, and stay so. */
 static int take_word(struct slr_comm *c)
 {
     if (atomic_load(&c->turns_off) || !atomic_load(&c->link->checked))
-        return NO_WORD;
+        return SLR_NO_WORD;
     const unsigned at = atomic_fetch_add(&c->turns, 1) % SLR_TURNS;
     struct slr_turn *t = slr_turn(c->lane->ring.flags, c->nranks, c->rank, at);
     uint32_t done = atomic_load(&t->done);
-    return atomic_compare_exchange_strong(&t->made, &done, done + 1) ? (int)at : NO_WORD;
+    return atomic_compare_exchange_strong(&t->made, &done, done + 1) ? (int)at : SLR_NO_WORD;
 }
 
 struct slr_turn_call slr_turn_begin(struct slr_comm *c, bool follow)
 {
     return (struct slr_turn_call){.entered = true,
-                                  .word = follow ? take_word(c) : NO_WORD,
+                                  .word = follow ? take_word(c) : SLR_NO_WORD,
                                   .entry = slr_in_call_enter(follow ? c->shared.ctx : NULL, c)};
 }
 
@@ -52,7 +50,7 @@ static enum slr_status write_behind(struct slr_comm *c, unsigned turn, uint32_t 
 
 static void end_word(struct slr_comm *c, int turn, CUstream stream, bool enqueued)
 {
-    if (turn == NO_WORD)
+    if (turn == SLR_NO_WORD)
         return;
     struct slr_turn *t = slr_turn(c->lane->ring.flags, c->nranks, c->rank, (unsigned)turn);
     const uint32_t made = atomic_load(&t->made);
@@ -63,23 +61,24 @@ static void end_word(struct slr_comm *c, int turn, CUstream stream, bool enqueue
     atomic_store(&t->done, made);
 }
 
-void slr_turn_late(struct slr_comm *c, CUstream stream)
+void slr_turn_late(struct slr_comm *c, int word, CUstream stream, bool enqueued)
 {
-    end_word(c, take_word(c), stream, true);
+    end_word(c, word, stream, enqueued);
 }
 
-ncclResult_t slr_turn_end(struct slr_comm *c, struct slr_turn_call call, CUstream stream, bool enqueued)
+ncclResult_t slr_turn_end(struct slr_comm *c, struct slr_turn_call call, CUstream stream, ncclResult_t r)
 {
-    end_word(c, call.word, stream, enqueued);
+    if (r != ncclInProgress)
+        end_word(c, call.word, stream, r == ncclSuccess);
     if (slr_in_call_leave(call.entry))
         return ncclSuccess;
     const ncclResult_t own = slr_comm_answer(c);
     return own != ncclSuccess ? own : ncclRemoteError; /* another one's gather held it up */
 }
 
-ncclResult_t slr_turn_leave(const struct slr_call *call, struct slr_turn_call in, bool enqueued)
+ncclResult_t slr_turn_leave(const struct slr_call *call, struct slr_turn_call in, ncclResult_t r)
 {
-    return in.entered ? slr_turn_end(call->comm, in, call->stream, enqueued) : ncclSuccess;
+    return in.entered ? slr_turn_end(call->comm, in, call->stream, r) : ncclSuccess;
 }
 
 bool slr_turns_of(struct slr_comm *c)

@@ -41,17 +41,19 @@ struct slr_turn_call; /* comm/group_kept.h */
  * that can not be followed, has no pair. */
 struct slr_turn_call slr_turn_begin(struct slr_comm *c, bool follow);
 
-/* Behind it, on its stream. `enqueued`: NCCL has put it there. ncclSuccess, or the error that the call has to return:
- * the communicator's, as it has been told while the call was in NCCL. */
-ncclResult_t slr_turn_end(struct slr_comm *c, struct slr_turn_call call, CUstream stream, bool enqueued);
+/* Behind it, on its stream, when it has answered `r`. ncclSuccess, or the error that the call has to return: the
+ * communicator's, as it has been told while the call was in NCCL. With ncclInProgress its word is left open, for
+ * slr_turn_late(). */
+ncclResult_t slr_turn_end(struct slr_comm *c, struct slr_turn_call call, CUstream stream, ncclResult_t r);
 
-/* The call was followed, and NCCL has put it on its stream only now (late.h). */
-void slr_turn_late(struct slr_comm *c, CUstream stream);
+/* NCCL has put it on its stream only now (late.h), or (`enqueued` false) that is not known. The watchdog looks at it
+ * before that only while the program is being told that it is in progress. */
+void slr_turn_late(struct slr_comm *c, int word, CUstream stream, bool enqueued);
 
 /* The same around the real call of an all-gather or reduce-scatter that NCCL is left. In a group nothing is enqueued
  * before its end, which then does both; of no communicator of slipring's there is nothing to do. */
 struct slr_turn_call slr_turn_enter(const struct slr_call *call);
-ncclResult_t slr_turn_leave(const struct slr_call *call, struct slr_turn_call in, bool enqueued);
+ncclResult_t slr_turn_leave(const struct slr_call *call, struct slr_turn_call in, ncclResult_t r);
 
 /* NCCL has such a call of this rank. From host memory. */
 bool slr_turns_of(struct slr_comm *c);
