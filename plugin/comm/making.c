@@ -45,9 +45,18 @@ static bool tells(const struct slr_making *m, ncclComm_t comm)
     return !m->ended && (m->comm == comm || m->parent == comm);
 }
 
-static bool agrees(const struct slr_making *m, ncclComm_t comm)
+/* NCCL has made it, whether slipring has seen that or not. */
+static bool is_made(const struct slr_making *m, ncclComm_t comm)
 {
-    return !m->ended && m->agrees && m->comm == comm;
+    ncclResult_t now = ncclInProgress;
+    if (m->ended || m->comm != comm)
+        return false;
+    if (m->agrees)
+        return true;
+    slr_guard++;
+    const ncclResult_t r = slr_real.ncclCommGetAsyncError(comm, &now);
+    slr_guard--;
+    return r == ncclSuccess && now == ncclSuccess;
 }
 
 static bool any(bool (*what)(const struct slr_making *m, ncclComm_t comm), ncclComm_t comm)
@@ -82,7 +91,7 @@ void slr_making_end(ncclComm_t comm)
 bool slr_making_await(ncclComm_t comm)
 {
     bool was = false;
-    while (any(agrees, comm)) {
+    while (any(is_made, comm)) {
         was = true;
         slr_sleep_ms(1);
     }

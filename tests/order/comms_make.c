@@ -110,6 +110,161 @@ static void nonblocking_split(struct rank *r)
     end_nonblocking(parent);
 }
 
+/* Rank 1 comes late: the others' calls return, and say so when they are asked. */
+static void nonblocking_late(struct rank *r)
+{
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    ncclComm_t comm = NULL;
+    ncclResult_t now;
+    config.blocking = 0;
+    if (r->rank == 1)
+        sleep_ms(200);
+    ncclResult_t e = ncclCommInitRankConfig(&comm, r->nranks, r->id, r->rank, &config);
+    NCCL(ncclCommGetAsyncError(comm, &now));
+    EXPECT(e == ncclInProgress, "rank %d: it answers %s", r->rank, ncclGetErrorString(e));
+    EXPECT(r->rank == 1 || now == ncclInProgress, "rank %d: it is made without rank 1", r->rank);
+    settle(comm, now);
+    check_nonblocking(comm, "made when the last one came");
+    end_nonblocking(comm);
+}
+
+/* Some ranks do not wait. */
+static void nonblocking_some(struct rank *r)
+{
+    ncclComm_t comm;
+    if (r->rank % 2)
+        comm = open_nonblocking(r, false);
+    else
+        NCCL(ncclCommInitRank(&comm, r->nranks, r->id, r->rank));
+    check_nonblocking(comm, "blocking on some ranks");
+    end_nonblocking(comm);
+}
+
+/* Several in one group, and some of its ranks are of one thread. */
+static void nonblocking_groups(struct rank *r)
+{
+    ncclComm_t all = open_nonblocking(r, true), made[3] = {NULL, NULL, NULL};
+    NCCL(ncclGroupStart());
+    NCCL(ncclCommSplit(all, 0, -r->rank, &made[0], NULL));
+    NCCL(ncclCommSplit(all, r->rank == 0 ? NCCL_SPLIT_NOCOLOR : 3, r->rank, &made[1], NULL));
+    NCCL(ncclCommSplit(all, 0, r->rank, &made[2], NULL));
+    settle_derived(all, ncclGroupEnd());
+    for (int i = 0; i < 3; i++) {
+        EXPECT((made[i] == NULL) == (i == 1 && r->rank == 0), "rank %d: communicator %d", r->rank, i);
+        if (made[i])
+            check_nonblocking(made[i], "one of several made in one group");
+    }
+    check_nonblocking(all, "their parent");
+    for (int i = 0; i < 3; i++)
+        if (made[i])
+            end_nonblocking(made[i]);
+    end_nonblocking(all);
+}
+
+static void nonblocking_shrink(struct rank *r)
+{
+    ncclComm_t all = open_nonblocking(r, false), fewer = NULL;
+    int last = r->nranks - 1;
+    if (r->rank != last) {
+        settle_derived(all, ncclCommShrink(all, &last, 1, &fewer, NULL, NCCL_SHRINK_DEFAULT));
+        check_nonblocking(fewer, "shrunk");
+        end_nonblocking(fewer);
+    }
+    check_nonblocking(all, "the parent");
+    end_nonblocking(all);
+}
+
+/* Ends while it is made: one that nobody else begins, and a split. */
+static void nonblocking_abort(struct rank *r)
+{
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    ncclComm_t all = open_nonblocking(r, false), alone = NULL, child = NULL;
+    ncclUniqueId id;
+    config.blocking = 0;
+    NCCL(ncclGetUniqueId(&id));
+    ncclResult_t e = ncclCommInitRankConfig(&alone, r->nranks, id, 0, &config);
+    sleep_ms(20);
+    NCCL(ncclCommGetAsyncError(alone, &e));
+    EXPECT(e == ncclInProgress, "rank %d: %s", r->rank, ncclGetErrorString(e));
+    NCCL(ncclCommAbort(alone));
+    check_nonblocking(all, "beside one that was aborted");
+    if (r->rank == 0) {
+        NCCL(ncclCommSplit(all, 0, 0, &child, NULL));
+        sleep_ms(20);
+    }
+    NCCL(ncclCommAbort(all));
+}
+
+/* The program asks NCCL itself, which knows nothing of the ranks' agreement. */
+static void await_nccl(ncclComm_t comm)
+{
+    for (ncclResult_t now = ncclInProgress; now == ncclInProgress;)
+        NCCL(pncclCommGetAsyncError(comm, &now));
+}
+
+static ncclComm_t begin_next(const struct rank *r, ncclComm_t first)
+{
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    ncclComm_t comm = NULL;
+    ncclUniqueId id;
+    config.blocking = 0;
+    more_ids(r, first, &id, 1);
+    ncclResult_t e = ncclCommInitRankConfig(&comm, r->nranks, id, r->rank, &config);
+    EXPECT(e == ncclInProgress, "rank %d: %s", r->rank, ncclGetErrorString(e));
+    return comm;
+}
+
+/* Until the stream is idle, or an error is told. */
+static ncclResult_t one_gather(ncclComm_t comm, const struct rank *r)
+{
+    struct gather g;
+    cudaStream_t s;
+    CUDA(cudaStreamCreateWithFlags(&s, cudaStreamNonBlocking));
+    gather_alloc(&g, r->rank, r->nranks, SMALL);
+    ncclResult_t e = ncclAllGather(g.send, g.recv, SMALL, ncclUint8, comm, s);
+    for (ncclResult_t now = ncclSuccess; e == ncclInProgress || e == ncclSuccess; e = now) {
+        NCCL(ncclCommGetAsyncError(comm, &now));
+        if (now == ncclSuccess && cudaStreamQuery(s) == cudaSuccess)
+            return ncclSuccess;
+        sleep_ms(1);
+    }
+    return e;
+}
+
+static void nonblocking_unasked(struct rank *r)
+{
+    ncclComm_t first = comm_first(r);
+    for (int i = 0; i < 10; i++) {
+        ncclComm_t comm = begin_next(r, first);
+        await_nccl(comm);
+        check_nonblocking(comm, "used when NCCL had made it");
+        end_nonblocking(comm);
+    }
+    NCCL(ncclCommDestroy(first));
+}
+
+/* Rank 0 aborts when NCCL has made it, while the ranks agree, or have. The others are told. */
+static void nonblocking_abort_made(struct rank *r)
+{
+    ncclComm_t first = comm_first(r);
+    for (int i = 0; i < 5; i++) {
+        ncclComm_t comm = begin_next(r, first);
+        ncclResult_t e = ncclInProgress;
+        if (r->rank == 0) {
+            await_nccl(comm);
+            NCCL(ncclCommAbort(comm));
+            continue;
+        }
+        while (e == ncclInProgress)
+            NCCL(ncclCommGetAsyncError(comm, &e));
+        if (e == ncclSuccess)
+            e = one_gather(comm, r);
+        EXPECT(e != ncclSuccess, "rank %d: a gather without rank 0", r->rank);
+        NCCL(ncclCommAbort(comm));
+    }
+    NCCL(ncclCommDestroy(first));
+}
+
 static void scalable(struct rank *r)
 {
     ncclComm_t first = comm_first(r), comm;
@@ -330,6 +485,13 @@ const struct comm_case comm_make_cases[] = {
     {"nonblocking", 2, nonblocking},
     {"nonblocking-in-group", 2, nonblocking_in_group},
     {"nonblocking-split", 2, nonblocking_split},
+    {"nonblocking-late", 3, nonblocking_late},
+    {"nonblocking-some", 3, nonblocking_some},
+    {"nonblocking-groups", 4, nonblocking_groups},
+    {"nonblocking-shrink", 3, nonblocking_shrink},
+    {"nonblocking-abort", 2, nonblocking_abort},
+    {"nonblocking-unasked", 2, nonblocking_unasked},
+    {"nonblocking-abort-made", 2, nonblocking_abort_made},
     {"scalable", 3, scalable},
     {"init-all", 1, init_all},
     {"init-in-group", 1, init_in_group},

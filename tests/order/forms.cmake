@@ -155,9 +155,13 @@ endforeach()
 foreach(case init-all init-in-group threads mixed)
   run(form_comms_${case} 90 ${form} ${ring_behind_first} -- $<TARGET_FILE:forms_comms> ${case})
 endforeach()
-foreach(case nonblocking nonblocking-in-group nonblocking-split)
+foreach(case nonblocking nonblocking-in-group nonblocking-split nonblocking-late nonblocking-some nonblocking-groups nonblocking-shrink
+        nonblocking-abort)
   run(form_comms_${case} 90 ${form} ${ring_only} -- $<TARGET_FILE:forms_comms> ${case})
 endforeach()
+# These ask NCCL itself while slipring does, which NCCL's code is not for.
+run(form_comms_nonblocking-unasked 90 ${form} --misuse-ok --hasnt "communicator_not_tracked" -- $<TARGET_FILE:forms_comms> nonblocking-unasked)
+run(form_comms_nonblocking-abort-made 90 ${form} --misuse-ok --set SOFTGPU_NCCL_BLIND=0 -- $<TARGET_FILE:forms_comms> nonblocking-abort-made)
 
 run(form_comms_hundred 120 ${form} --set SLIPRING_SLOT_BYTES=64M ${ring_only} --hasnt "staging_shrunk" -- $<TARGET_FILE:forms_comms> hundred)
 
