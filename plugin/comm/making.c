@@ -61,7 +61,7 @@ static bool is_made(const struct slr_making *m, ncclComm_t comm)
 
 static bool any(bool (*what)(const struct slr_making *m, ncclComm_t comm), ncclComm_t comm)
 {
-    if (!comm || atomic_load_explicit(&count, memory_order_relaxed) == 0)
+    if (!comm || atomic_load_explicit(&count, memory_order_acquire) == 0)
         return false;
     slr_making_lock();
     const struct slr_making *m = list;
@@ -79,7 +79,7 @@ bool slr_making_now(ncclComm_t comm)
 /* What has been made does not end with its parent. */
 void slr_making_end(ncclComm_t comm)
 {
-    if (!comm || atomic_load_explicit(&count, memory_order_relaxed) == 0)
+    if (!comm || atomic_load_explicit(&count, memory_order_acquire) == 0)
         return;
     slr_making_lock();
     for (struct slr_making *m = list; m; m = m->next)

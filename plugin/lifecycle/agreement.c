@@ -287,9 +287,9 @@ static void enlist(struct slr_init *init, struct slr_comm *c)
 {
     slr_making_lock();
     const bool ended = init->making.ended;
-    slr_making_remove(&init->making);
     if (!ended)
         slr_comm_add(c);
+    slr_making_remove(&init->making); /* behind it: who does not find it here looks there */
     slr_making_unlock();
     if (ended)
         slr_comm_dispose(c);
