@@ -24,6 +24,8 @@ ncclResult_t ncclPutSignal(const void *from, size_t count, ncclDataType_t type, 
                            cudaStream_t stream);
 ncclResult_t ncclSignal(int peer, int signal, int context, unsigned flags, ncclComm_t comm, cudaStream_t stream);
 ncclResult_t ncclWaitSignal(int n, ncclWaitSignalDesc_t *signals, ncclComm_t comm, cudaStream_t stream);
+ncclResult_t ncclCommSuspend(ncclComm_t comm, int flags);
+#define NCCL_SUSPEND_MEM 1
 #endif
 
 #if NCCL_VERSION_CODE < NCCL_VERSION(2, 31, 0)

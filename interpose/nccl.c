@@ -102,6 +102,7 @@ NCCL_ORDERED(ncclCommFinalize, slr_comm_finalize, (ncclComm_t comm), (comm))
 NCCL_ORDERED(ncclCommDestroy, slr_comm_destroy, (ncclComm_t comm), (comm))
 NCCL_ORDERED(ncclCommAbort, slr_comm_abort, (ncclComm_t comm), (comm))
 NCCL_ORDERED(ncclCommRevoke, slr_comm_revoke, (ncclComm_t comm, int flags), (comm, flags))
+NCCL_ORDERED(ncclCommSuspend, slr_comm_suspend, (ncclComm_t comm, int flags), (comm, flags))
 NCCL_CALL(ncclCommGetAsyncError, slr_comm_get_async_error, (ncclComm_t comm, ncclResult_t *error), (comm, error))
 
 NCCL_ORDERED(ncclCommRegister, slr_comm_register, (const ncclComm_t comm, void *buffer, size_t bytes, void **handle),

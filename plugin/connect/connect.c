@@ -367,26 +367,39 @@ static void withdraw(struct slr_comm *c)
         slr_connect_change(c, word, SLR_LINK_CONNECTED, slr_link_epoch(word));
 }
 
+/* Those that are releasing; waits for them. */
+static void part(struct slr_comm *const *list, int n)
+{
+    uint64_t end = slr_now_ms() + GIVE_UP_MS;
+    for (bool more = n > 0; more && slr_now_ms() < end;) {
+        more = false;
+        for (int i = 0; i < n; i++)
+            more = going_on(list[i]) || more;
+        nanosleep(&(struct timespec){.tv_nsec = more ? 200000 : 0}, NULL);
+    }
+}
+
 bool slr_connect_give_up(void)
 {
     struct slr_comm *list[SLR_MANY_COMMS];
     int n = slr_comm_hold_all(list, SLR_MANY_COMMS), releasing = 0;
-    uint64_t end = slr_now_ms() + GIVE_UP_MS;
     for (int i = 0; i < n; i++) {
         if (propose(list[i]))
             list[releasing++] = list[i];
         else
             slr_comm_put(list[i]);
     }
-    for (bool more = releasing > 0; more && slr_now_ms() < end;) {
-        more = false;
-        for (int i = 0; i < releasing; i++)
-            more = going_on(list[i]) || more;
-        nanosleep(&(struct timespec){.tv_nsec = more ? 200000 : 0}, NULL);
-    }
+    part(list, releasing);
     for (int i = 0; i < releasing; i++) {
         withdraw(list[i]);
         slr_comm_put(list[i]);
     }
     return releasing > 0;
+}
+
+/* Nobody withdraws it: all ranks do the same, and whoever gathers all the same changes it back. */
+void slr_connect_suspend(struct slr_comm *c, bool waits)
+{
+    if (propose(c) && waits)
+        part(&c, 1);
 }

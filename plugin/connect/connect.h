@@ -140,6 +140,10 @@ void slr_connect_tick(struct slr_comm *c);
  * the thread that allocates. */
 bool slr_connect_give_up(void);
 
+/* The same of one communicator that the program suspends; without `waits` it goes when all ranks have done so. It comes
+ * back with the next gather. */
+void slr_connect_suspend(struct slr_comm *c, bool waits);
+
 /* The communicator ends, and nobody uses it any more: closes what it has mapped. */
 void slr_connect_close(struct slr_comm *c);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Communicators ending: finalised, destroyed, aborted, revoked; and what they answer when asked for
- * errors. */
+/* Communicators ending: finalised, destroyed, aborted, revoked, or suspended; and what they answer when asked
+ * for errors. */
 #include <pthread.h>
 #include "base/wait.h"
 #include "base/log.h"
@@ -9,6 +9,7 @@
 #include "plugin/connect/connect.h"
 #include "plugin/lifecycle/lifecycle_impl.h"
 #include "plugin/lifecycle/lifecycle.h"
+#include "plugin/memory/exports.h"
 #include "plugin/memory/registration.h"
 #include "plugin/passed/late.h"
 #include "plugin/passed/turn.h"
@@ -227,6 +228,23 @@ ncclResult_t slr_comm_revoke(ncclComm_t comm, int flags)
     }
     slr_comm_put(c);
     ncclResult_t r = done ? ncclSuccess : slr_real.ncclCommRevoke(comm, flags);
+    slr_guard--;
+    return r;
+}
+
+/* What slipring holds for it goes as well: slots, and what the peers have mapped. Its calls have been made, but need not
+ * be over: then the memory goes later, as it does where the program is not to be held up. */
+ncclResult_t slr_comm_suspend(ncclComm_t comm, int flags)
+{
+    slr_guard++;
+    struct slr_comm *c = known(comm);
+    if (c && c->pass == SLR_R_RING && (flags & NCCL_SUSPEND_MEM)) {
+        join_own(c, "ncclCommSuspend");
+        slr_connect_suspend(c, !c->nonblocking);
+        slr_exports_suspend(c, !c->nonblocking);
+    }
+    slr_comm_put(c);
+    ncclResult_t r = slr_real.ncclCommSuspend(comm, flags);
     slr_guard--;
     return r;
 }

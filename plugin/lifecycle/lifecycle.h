@@ -31,6 +31,7 @@ ncclResult_t slr_comm_finalize(ncclComm_t comm);
 ncclResult_t slr_comm_destroy(ncclComm_t comm);
 ncclResult_t slr_comm_abort(ncclComm_t comm);
 ncclResult_t slr_comm_revoke(ncclComm_t comm, int flags);
+ncclResult_t slr_comm_suspend(ncclComm_t comm, int flags);
 ncclResult_t slr_comm_get_async_error(ncclComm_t comm, ncclResult_t *error);
 
 /* The end of the process's part: called once, at unload or exit. */

@@ -168,6 +168,9 @@ void slr_exports_given(struct slr_comm *c, int owner, int index, uint64_t genera
  * uses them. Whether there was anything to revoke. For slr_block_on_shortage. */
 bool slr_exports_give_up(void);
 
+/* The same of one communicator that the program suspends; without `waits` the peers close it later. */
+void slr_exports_suspend(struct slr_comm *c, bool waits);
+
 /* The communicator ends: closes all that is mapped. What is exported stays pinned until the peers
  * have left (slr_defer_free). */
 void slr_exports_close(struct slr_comm *c);

@@ -319,24 +319,38 @@ static bool all_empty(const struct slr_comm *c)
     return true;
 }
 
-bool slr_exports_give_up(void)
+/* Meanwhile the peers close their mappings, and the returning thread empties the exports. */
+static bool give_up(struct slr_comm *const *list, int n)
 {
-    struct slr_comm *list[SLR_MANY_COMMS];
-    int n = slr_comm_hold_all(list, SLR_MANY_COMMS);
     uint64_t end = slr_now_ms() + GIVE_UP_MS;
     bool any = false, empty = false;
     for (int i = 0; i < n; i++)
         any |= revoke_all(list[i]);
-    /* Meanwhile the peers close their mappings, and the returning thread empties the exports. */
     while (any && !empty && slr_now_ms() < end) {
         nanosleep(&(struct timespec){.tv_nsec = 2000000}, NULL);
         empty = true;
         for (int i = 0; i < n; i++)
             empty = empty && all_empty(list[i]);
     }
+    return any;
+}
+
+bool slr_exports_give_up(void)
+{
+    struct slr_comm *list[SLR_MANY_COMMS];
+    int n = slr_comm_hold_all(list, SLR_MANY_COMMS);
+    const bool any = give_up(list, n);
     for (int i = 0; i < n; i++)
         slr_comm_put(list[i]);
     return any;
+}
+
+void slr_exports_suspend(struct slr_comm *c, bool waits)
+{
+    if (waits)
+        give_up(&c, 1);
+    else
+        revoke_all(c);
 }
 
 /* ---- each tick ---- */

@@ -56,6 +56,8 @@ ncclResult_t comm_get_ready(ncclComm_t comm, const char *who, struct ncclComm **
     else if (rc == ncclSuccess && (atomic_load(&c->revoked) || atomic_load(&c->finalized)))
         rc = nccl_warn(ncclInvalidUsage, "%s : the communicator was %s", who,
                        atomic_load(&c->revoked) ? "revoked" : "finalized");
+    if (rc == ncclSuccess && atomic_load(&c->suspended))
+        rc = nccl_warn(ncclInvalidUsage, "%s : the communicator is suspended", who);
     if (rc != ncclSuccess) {
         comm_put(c);
         return rc;

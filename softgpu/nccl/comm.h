@@ -26,7 +26,7 @@ struct ncclComm {
     struct comm_tuner tuner;
     _Atomic int async; /* ncclResult_t: ncclInProgress while it is made or `later` is not 0, else the first error */
     _Atomic int abort; /* ends waits and running kernels */
-    _Atomic int revoked, finalized;
+    _Atomic int revoked, finalized, suspended;
     _Atomic uint32_t connected; /* kinds of collectives: connect.c */
     uint64_t derivations;       /* calls of split and shrink so far */
     _Atomic uint64_t derived;   /* how many of them are over */

@@ -212,6 +212,31 @@ ncclResult_t ncclCommRevoke(ncclComm_t comm, int flags)
 }
 NCCL_ALIAS(ncclCommRevoke);
 
+/* Nothing is held that could be given back: only that no call may be made meanwhile. */
+ncclResult_t ncclCommSuspend(ncclComm_t comm, int flags)
+{
+    struct ncclComm *c;
+    ncclResult_t rc = comm_get_ready(comm, "CommSuspend", &c);
+    if (rc != ncclSuccess)
+        return rc;
+    atomic_store(&c->suspended, (flags & NCCL_SUSPEND_MEM) != 0);
+    comm_put(c);
+    return ncclSuccess;
+}
+NCCL_ALIAS(ncclCommSuspend);
+
+ncclResult_t ncclCommResume(ncclComm_t comm)
+{
+    struct ncclComm *c = comm ? comm_get(comm) : NULL;
+    if (!c || !atomic_exchange(&c->suspended, 0)) {
+        comm_put(c);
+        return nccl_warn(ncclInvalidUsage, "CommResume : the communicator is not suspended");
+    }
+    comm_put(c);
+    return ncclSuccess;
+}
+NCCL_ALIAS(ncclCommResume);
+
 ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *error)
 {
     if (!error)

@@ -10,6 +10,11 @@
 ncclResult_t ncclGroupStart(void); /* nccl.h declares these without a prototype */
 ncclResult_t ncclGroupEnd(void);
 void ncclResetDebugInit(void);
+#ifndef NCCL_SUSPEND_MEM /* before NCCL 2.29 */
+#define NCCL_SUSPEND_MEM 1
+ncclResult_t ncclCommSuspend(ncclComm_t comm, int flags);
+ncclResult_t ncclCommResume(ncclComm_t comm);
+#endif
 #pragma GCC visibility pop
 
 /* Every exported function has a second name for profilers that interpose the first one. */

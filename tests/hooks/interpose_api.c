@@ -75,6 +75,7 @@ static void check_nccl(bool on)
     SEES(ncclCommFinalize, "slr_comm_finalize", comm);
     SEES(ncclCommDestroy, "slr_comm_destroy", comm);
     SEES(ncclCommAbort, "slr_comm_abort", comm);
+    SEES(ncclCommSuspend, "slr_comm_suspend", comm, 1);
     SEES(ncclCommGetAsyncError, "slr_comm_get_async_error", comm, NULL);
     SEES(ncclAllGather, "slr_all_gather", NULL, NULL, 1, ncclInt8, comm, NULL);
     SEES(ncclReduceScatter, "slr_reduce_scatter", NULL, NULL, 1, ncclInt8, ncclSum, comm, NULL);

@@ -31,6 +31,8 @@ foreach(scenario used one)
   run(connect_memory_${scenario} 120 ${connect} ${device} --has "\"event\":\"connected\".*\"times\":2" --hasnt "\"decision\":\"pass\"" PROCESSES 3
     LAUNCH --seconds 60 PLAY connect_memory ${scenario} 8)
 endforeach()
+run(connect_memory_suspended 120 ${connect} ${device} --has "\"event\":\"connected\".*\"times\":4" --hasnt "\"decision\":\"pass\"" PROCESSES 3
+  LAUNCH --seconds 60 PLAY connect_memory suspended 4)
 # One communicator on 1 GiB: the memory that is missing is that which is in use.
 set(small --set SOFTGPU_MEM_BYTES=1073741824 --set SLIPRING_SLOT_BYTES=64M)
 run(connect_memory_ahead 120 ${connect} ${small} --hasnt communicator_failed PROCESSES 3 LAUNCH --seconds 60 PLAY connect_memory ahead 1)

@@ -9,10 +9,12 @@
  *   ahead     rank 0 can not have it: the others have already called the next gather. Everything stays exact
  *   stopped   nor while another rank is stopped: the allocation fails soon, and the ranks go on when that one is back
  *   killed    rank 0 takes 90% when another rank has been killed between the gathers
+ *   suspended all suspend their communicators (NCCL 2.29), which gives back what they hold; then all gather again
  *   racing    rank 0 asks for more than there is, again and again, while all gather without a pause
  */
 #include "../faults/player.h"
 
+#include <dlfcn.h>
 #include <pthread.h>
 #include <signal.h>
 #include <string.h>
@@ -152,6 +154,32 @@ static void killed(void)
     CHECK(board_wait_all(r.nranks, 1, phase, 20000), "rank %d: the others have not come", r.rank);
 }
 
+/* Newer than the nccl.h at hand may be. */
+static void by_name(const char *name, ncclComm_t comm)
+{
+    ncclResult_t (*call)(ncclComm_t comm, int flags) = NULL;
+    *(void **)&call = dlsym(RTLD_DEFAULT, name);
+    CHECK(call, "no %s", name);
+    NCCL(call(comm, 1 /* NCCL_SUSPEND_MEM */));
+}
+
+static void suspended(void)
+{
+    for (unsigned round = 0; round < 3; round++) {
+        const size_t before = free_bytes();
+        gather_all(round * MAX_COMMS);
+        meet();
+        for (int i = 0; i < count; i++)
+            by_name("ncclCommSuspend", comms[i]);
+        meet();
+        CHECK(free_bytes() >= before, "rank %d: %zu bytes are held", r.rank, before - free_bytes());
+        for (int i = 0; i < count; i++)
+            by_name("ncclCommResume", comms[i]);
+        meet();
+    }
+    gather_all(100);
+}
+
 static _Atomic bool done;
 
 static void *ask_for_too_much(void *arg)
@@ -186,7 +214,8 @@ static const struct {
     const char *name;
     void (*play)(void);
 } scenarios[] = {{"unused", unused},   {"used", used},     {"one", one},      {"ahead", ahead},
-                 {"stopped", stopped}, {"killed", killed}, {"racing", racing}};
+                 {"stopped", stopped}, {"killed", killed}, {"racing", racing},
+                 {"suspended", suspended}};
 
 static void make_comms(void)
 {

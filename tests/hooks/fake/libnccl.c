@@ -55,6 +55,7 @@ FAKE(ncclPutSignal, (const void *from, size_t count, ncclDataType_t type, int pe
                      int signal, int context, unsigned flags, ncclComm_t comm, cudaStream_t stream))
 FAKE(ncclSignal, (int peer, int signal, int context, unsigned flags, ncclComm_t comm, cudaStream_t stream))
 FAKE(ncclWaitSignal, (int n, ncclWaitSignalDesc_t *signals, ncclComm_t comm, cudaStream_t stream))
+FAKE(ncclCommSuspend, (ncclComm_t comm, int flags))
 /* ncclCommShrink, ncclCommRevoke and others are missing, as in an older NCCL. */
 
 ncclResult_t pncclCommInitRank(ncclComm_t *comm, int nranks, ncclUniqueId id, int rank)

@@ -178,6 +178,7 @@ PASS(slr_comm_shrink, ncclCommShrink,
 PASS(slr_comm_finalize, ncclCommFinalize, (ncclComm_t comm), (comm))
 PASS(slr_comm_destroy, ncclCommDestroy, (ncclComm_t comm), (comm))
 PASS(slr_comm_abort, ncclCommAbort, (ncclComm_t comm), (comm))
+PASS(slr_comm_suspend, ncclCommSuspend, (ncclComm_t comm, int flags), (comm, flags))
 PASS(slr_comm_revoke, ncclCommRevoke, (ncclComm_t comm, int flags), (comm, flags))
 PASS(slr_comm_get_async_error, ncclCommGetAsyncError, (ncclComm_t comm, ncclResult_t *error), (comm, error))
 PASS(slr_all_gather, ncclAllGather,
