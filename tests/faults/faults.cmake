@@ -44,6 +44,15 @@ foreach(r 0 2)
   run(fault_off_${r} 60 ${fault} ${said} PROCESSES 3 LAUNCH --rank ${r} SLIPRING_ENABLE=off PLAY fault_gathers)
 endforeach()
 
+# On communicators that are not blocking; on some ranks, where that rank lacks what makes them so.
+foreach(r 0 1)
+  others(rest 3 ${r})
+  all_pass(said "${rest}" rank_absent ${r})
+  run(fault_later_absent_${r} 60 LIB ${nonblocking} ${fault} ${said} PROCESSES 3 LAUNCH --rank ${r} LD_PRELOAD=${SLIPRING_PRELOAD_FIRST}
+    PLAY fault_gathers)
+  run(fault_later_off_${r} 60 LIB ${nonblocking} ${fault} ${said} PROCESSES 3 LAUNCH --rank ${r} SLIPRING_ENABLE=off PLAY fault_gathers)
+endforeach()
+
 # Uniform settings.
 foreach(row # SETTING, its value on one rank, as the log shows it, and that of the others
     "MIN_BYTES 8K 8192 0" "CHUNKS 3 3 0" "VERIFY 7 7 0" "PROTOCOL pull 1 0" "FLOP_PER_BYTE 30000 30000 6000")
@@ -109,6 +118,8 @@ foreach(row # NAME VICTIM ROOT AT: the rank that collects, and stage.c's FAULT_A
   endif()
   run(fault_killed_${name} 60 LIB ${staged} ${fault} --set FAULT_ROOT=${root} ${said} PROCESSES 3 LAUNCH --end ${victim} kill --rank ${victim}
     FAULT_AT=${at}:kill PLAY fault_gathers --must-fail)
+  run(fault_later_killed_${name} 60 LIB $<TARGET_FILE:fault_stage>:${nonblocking} ${fault} --set FAULT_ROOT=${root} ${said} PROCESSES 3
+    LAUNCH --end ${victim} kill --rank ${victim} FAULT_AT=${at}:kill PLAY fault_gathers --must-fail)
 endforeach()
 
 # Before NCCL's own meeting is complete: NCCL fails where it notices (the maker of the unique id died), and else waits, as it does without slipring;
@@ -438,6 +449,13 @@ foreach(victim 0 1)
       PLAY fault_called turn-held ${victim} ${form})
     run(fault_called_turn-aborted_${victim}_threads_${form} 60 ${called} ${in_turn} PROCESSES 1
       PLAY fault_called turn-aborted ${victim} ${form} threads)
+  endforeach()
+  run(fault_later_left_${victim} 60 LIB ${nonblocking} ${called} ${left} --hasnt "\"event\":\"nccl_told\"" PROCESSES 3 LAUNCH ${killed}
+    PLAY fault_called left-spared ${victim})
+  # The call is in progress, and who asks is told.
+  foreach(form grouped scatter)
+    run(fault_later_turn-killed_${victim}_${form} 60 LIB ${nonblocking} ${called} --has "\"reason\":\"trial\"" --has "\"event\":\"communicator_failed\""
+      PROCESSES 3 LAUNCH ${killed} PLAY fault_called turn-killed ${victim} ${form})
   endforeach()
   run(fault_called_turn-aborted_${victim} 60 ${called} ${in_turn} PROCESSES 3 PLAY fault_called turn-aborted ${victim})
   run(fault_called_turn-aborted_${victim}_threads 60 ${called} ${in_turn} PROCESSES 1 PLAY fault_called turn-aborted ${victim} threads)

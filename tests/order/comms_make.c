@@ -214,6 +214,26 @@ static ncclComm_t begin_next(const struct rank *r, ncclComm_t first)
     return comm;
 }
 
+/* A call behind one that is in progress is refused, whoever would have it. */
+static void nonblocking_unfinished(struct rank *r)
+{
+    ncclComm_t comm = open_nonblocking(r, false);
+    struct gather g;
+    cudaStream_t s;
+    CUDA(cudaStreamCreateWithFlags(&s, cudaStreamNonBlocking));
+    gather_alloc(&g, r->rank, r->nranks, SMALL);
+    ncclResult_t e = ncclAllReduce(g.recv, g.recv, SMALL, ncclUint8, ncclMax, comm, s);
+    EXPECT(e == ncclInProgress, "rank %d: an all-reduce answers %s", r->rank, ncclGetErrorString(e));
+    e = ncclAllGather(g.send, g.recv, SMALL, ncclUint8, comm, s);
+    EXPECT(e == ncclInvalidArgument, "rank %d: the next call answers %s", r->rank, ncclGetErrorString(e));
+    settle(comm, ncclInProgress);
+    CUDA(cudaStreamSynchronize(s));
+    check_nonblocking(comm, "behind a call that was refused");
+    gather_free(&g);
+    CUDA(cudaStreamDestroy(s));
+    end_nonblocking(comm);
+}
+
 /* Until the stream is idle, or an error is told. */
 static ncclResult_t one_gather(ncclComm_t comm, const struct rank *r)
 {
@@ -490,6 +510,7 @@ const struct comm_case comm_make_cases[] = {
     {"nonblocking-groups", 4, nonblocking_groups},
     {"nonblocking-shrink", 3, nonblocking_shrink},
     {"nonblocking-abort", 2, nonblocking_abort},
+    {"nonblocking-unfinished", 2, nonblocking_unfinished},
     {"nonblocking-unasked", 2, nonblocking_unasked},
     {"nonblocking-abort-made", 2, nonblocking_abort_made},
     {"scalable", 3, scalable},

@@ -156,13 +156,27 @@ foreach(case init-all init-in-group threads mixed)
   run(form_comms_${case} 90 ${form} ${ring_behind_first} -- $<TARGET_FILE:forms_comms> ${case})
 endforeach()
 foreach(case nonblocking nonblocking-in-group nonblocking-split nonblocking-late nonblocking-some nonblocking-groups nonblocking-shrink
-        nonblocking-abort)
+        nonblocking-abort nonblocking-unfinished)
   run(form_comms_${case} 90 ${form} ${ring_only} -- $<TARGET_FILE:forms_comms> ${case})
 endforeach()
 # These ask NCCL itself while slipring does, which NCCL's code is not for.
 run(form_comms_nonblocking-unasked 90 ${form} --misuse-ok --hasnt "communicator_not_tracked" -- $<TARGET_FILE:forms_comms> nonblocking-unasked)
 run(form_comms_nonblocking-abort-made 90 ${form} --misuse-ok --set SOFTGPU_NCCL_BLIND=0 -- $<TARGET_FILE:forms_comms> nonblocking-abort-made)
 
+# What other programs do, on communicators that are not blocking.
+foreach(n 2 3)
+  run(form_later_order_${n} 180 LIB ${nonblocking} ${form} ${ring_only}
+    EACH forms_order copy-async,gemm,overwrite-memset,event-gemm-blocking,send-recv ${n} ENV TEST_RACE=1 SOFTGPU_NCCL_LATER_US=2000)
+endforeach()
+run(form_later_groups 180 LIB ${nonblocking} ${form} ${ring_only} EACH forms_groups several-comms,mixed,other-stream,uneven,nested 3 ENV TEST_RACE=1)
+# The program asks while slipring does: NCCL's code is not for that.
+run(form_mutant_making_answer 120 MUTANT making_answer ${form} EACH forms_comms nonblocking 2 ENV SOFTGPU_NCCL_JOIN_US=20000)
+run(form_mutant_making_await 120 WITH making_await ${caught_sh} "communicator_not_tracked|not finished in time" ${form} --misuse-ok
+  --hasnt "communicator_not_tracked" -- $<TARGET_FILE:forms_comms> nonblocking-unasked ENV RANKS_SECONDS=8)
+run(form_mutant_making_end 120 MUTANT making_end ${form} --misuse-ok EACH forms_comms nonblocking-abort-made 2 ENV SOFTGPU_NCCL_BLIND=0 RANKS_SECONDS=6)
+run(form_mutant_late_unfinished 120 MUTANT late_unfinished ${form} EACH forms_comms nonblocking-unfinished 2)
+run(form_mutant_late_not_crossed 120 MUTANT late_not_crossed ${form} EACH forms_groups in-progress 3 ENV SOFTGPU_NCCL_LATER_US=5000)
+# Slots of the usual size: the communicators that ended must not take the place of those that live.
 run(form_comms_hundred 120 ${form} --set SLIPRING_SLOT_BYTES=64M ${ring_only} --hasnt "staging_shrunk" -- $<TARGET_FILE:forms_comms> hundred)
 
 # ---- groups ----

@@ -33,6 +33,8 @@ foreach(scenario used one)
 endforeach()
 run(connect_memory_suspended 120 ${connect} ${device} --has "\"event\":\"connected\".*\"times\":4" --hasnt "\"decision\":\"pass\"" PROCESSES 3
   LAUNCH --seconds 60 PLAY connect_memory suspended 4)
+run(connect_mutant_suspend_keeps 120 WITH suspend_keeps ${caught_sh} "bytes are held" ${connect} ${device} PROCESSES 3
+  LAUNCH --seconds 20 PLAY connect_memory suspended 4)
 # One communicator on 1 GiB: the memory that is missing is that which is in use.
 set(small --set SOFTGPU_MEM_BYTES=1073741824 --set SLIPRING_SLOT_BYTES=64M)
 run(connect_memory_ahead 120 ${connect} ${small} --hasnt communicator_failed PROCESSES 3 LAUNCH --seconds 60 PLAY connect_memory ahead 1)
