@@ -242,6 +242,8 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *error)
     if (!error)
         return nccl_warn(ncclInvalidArgument, "CommGetAsyncError : asyncError argument is NULL");
     struct ncclComm *c = comm ? comm_get(comm) : NULL;
+    if (!c && comm && getenv("SOFTGPU_NCCL_ENDED"))
+        return nccl_misuse(ncclInvalidArgument, "CommGetAsyncError of a communicator that has ended");
     if (!c)
         return nccl_warn(ncclInvalidArgument, "CommGetAsyncError : comm is not a live communicator");
     *error = later_ask(c);

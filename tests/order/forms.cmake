@@ -156,9 +156,11 @@ foreach(case init-all init-in-group threads mixed)
   run(form_comms_${case} 90 ${form} ${ring_behind_first} -- $<TARGET_FILE:forms_comms> ${case})
 endforeach()
 foreach(case nonblocking nonblocking-in-group nonblocking-split nonblocking-late nonblocking-some nonblocking-groups nonblocking-shrink
-        nonblocking-abort nonblocking-unfinished)
-  run(form_comms_${case} 90 ${form} ${ring_only} -- $<TARGET_FILE:forms_comms> ${case})
+        nonblocking-abort)
+  run(form_comms_${case} 90 ${form} ${ring_only} -- $<TARGET_FILE:forms_comms> ${case} ENV SOFTGPU_NCCL_ENDED=1)
 endforeach()
+run(form_comms_nonblocking-unfinished 90 ${form} --has "\"event\":\"pass\".*\"reason\":\"in_progress\"" --has "\"event\":\"substitute\""
+  -- $<TARGET_FILE:forms_comms> nonblocking-unfinished)
 # These ask NCCL itself while slipring does, which NCCL's code is not for.
 run(form_comms_nonblocking-unasked 90 ${form} --misuse-ok --hasnt "communicator_not_tracked" -- $<TARGET_FILE:forms_comms> nonblocking-unasked)
 run(form_comms_nonblocking-abort-made 90 ${form} --misuse-ok --set SOFTGPU_NCCL_BLIND=0 -- $<TARGET_FILE:forms_comms> nonblocking-abort-made)
@@ -173,7 +175,7 @@ run(form_later_groups 180 LIB ${nonblocking} ${form} ${ring_only} EACH forms_gro
 run(form_mutant_making_answer 120 MUTANT making_answer ${form} EACH forms_comms nonblocking 2 ENV SOFTGPU_NCCL_JOIN_US=20000)
 run(form_mutant_making_await 120 WITH making_await ${caught_sh} "communicator_not_tracked|not finished in time" ${form} --misuse-ok
   --hasnt "communicator_not_tracked" -- $<TARGET_FILE:forms_comms> nonblocking-unasked ENV RANKS_SECONDS=8)
-run(form_mutant_making_end 120 MUTANT making_end ${form} --misuse-ok EACH forms_comms nonblocking-abort-made 2 ENV SOFTGPU_NCCL_BLIND=0 RANKS_SECONDS=6)
+run(form_mutant_making_end 120 MUTANT making_end ${form} EACH forms_comms nonblocking-abort 2 ENV SOFTGPU_NCCL_ENDED=1)
 run(form_mutant_late_unfinished 120 MUTANT late_unfinished ${form} EACH forms_comms nonblocking-unfinished 2)
 run(form_mutant_late_not_crossed 120 MUTANT late_not_crossed ${form} EACH forms_groups in-progress 3 ENV SOFTGPU_NCCL_LATER_US=5000)
 # Slots of the usual size: the communicators that ended must not take the place of those that live.
