@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Communicators that NCCL goes on making when the call has returned, because they are not blocking. docs/protocol.md,
- * 1, Non-blocking communicators, has the states and why nothing deadlocks.
+ * 1, has the agreement itself.
  *
  *   MAKING     NCCL is at work; a thread of slipring's asks how far it is  (lifecycle/later.c)
  *   AGREEING   NCCL has made it; the ranks agree, as for a blocking one
@@ -9,6 +9,12 @@
  *
  * To the program all of this is ncclInProgress. A new communicator tells how far NCCL is by its own state; one that is
  * split or shrunk from a non-blocking one by its parent's, and has no handle before.
+ *
+ * Ranks may mix, some blocking and some not: the barrier is NCCL's, and a rank's steps are the same. Nothing waits for
+ * another rank in a call of the program's: the thread does, at most SLIPRING_AGREE_TIMEOUT, and then it is NCCL for all.
+ * The thread reads *newcomm and asks NCCL only under the list's lock, under which an abort marks the entry first: so it
+ * never asks for what has ended, and an abort waits for nobody. A rank that ends it in AGREEING leaves when its thread
+ * sees that, whatever was decided: its peers find it gone when they connect.
  *
  * NCCL's state is not for two threads at once (the first that sees the end joins NCCL's thread). So while slipring asks
  * it the program's own questions are answered from here. */

@@ -13,7 +13,8 @@
 #   compiled      the functional ones under torch.compile;
 #   captured      those of c10d in a CUDA graph;
 #   replayed      the functional ones in one;
-#   coalesced     those of c10d, two in a group
+#   coalesced     those of c10d, two in a group;
+#   nonblocking   those of c10d, and coalesced-nonblocking, with TORCH_NCCL_USE_COMM_NONBLOCKING=1
 #   fsdp2         a Llama of transformers under fully_shard
 #   transformers  a Llama of transformers, loaded with tp_plan="auto"
 #   deepspeed     an MLP under ZeRO-3
@@ -137,6 +138,8 @@ all_programs() {
     add ddp ddp.py
     add dtensor dtensor.py
     for form in functional c10d compiled captured replayed coalesced; do add $form functional.py --form $form; done
+    add nonblocking functional.py --form c10d --non-blocking
+    add coalesced-nonblocking functional.py --form coalesced --non-blocking
     add fsdp2 fsdp2.py
     add transformers transformers_tp.py
     add transformers-prefill transformers_tp.py --form prefill

@@ -44,6 +44,7 @@ def parser(text, sizes, one_gpu, cpu):
     p.add_argument("--trace", type=int, default=0, metavar="N", help="N more steps under PyTorch's profiler")
     p.add_argument("--one-gpu", action="store_true", help="all ranks on device 0, over NCCL's sockets")
     p.add_argument("--device", choices=["cuda", "cpu"], default="cuda", help="cpu: small sizes over gloo")
+    p.add_argument("--non-blocking", action="store_true", help="with non-blocking communicators, made at once")
     p.add_argument("--patience", type=int, default=0, metavar="S", help="after so long say where it is, and end")
     for name in sizes:
         p.add_argument("--" + name.replace("_", "-"), type=int, help=f"{sizes[name]}, {one_gpu.get(name, sizes[name])} "
@@ -92,7 +93,11 @@ def torch_start(o, deterministic=False):
     else:
         device = torch.device("cuda", 0 if o.one_gpu else LOCAL_RANK)
         torch.cuda.set_device(device)
-        dist.init_process_group("nccl")
+        if o.non_blocking: # PyTorch reads it when it makes a group; with a device it makes the communicator at once
+            os.environ["TORCH_NCCL_USE_COMM_NONBLOCKING"] = "1"
+            dist.init_process_group("nccl", device_id=device)
+        else:
+            dist.init_process_group("nccl")
     torch.manual_seed(o.seed)
     if deterministic:
         import warnings
