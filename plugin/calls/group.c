@@ -167,8 +167,7 @@ static ncclResult_t end_turns(struct slr_group *group, ncclResult_t ended)
     ncclResult_t told = ncclSuccess;
     for (size_t i = 0; i < group->use_count; i++)
         if (group->uses[i].left) {
-            const ncclResult_t r =
-                slr_turn_end(group->uses[i].comm, group->uses[i].in, group->uses[i].stream, ended);
+            const ncclResult_t r = slr_turn_end(group->uses[i].comm, group->uses[i].in, group->uses[i].stream, ended);
             told = r != ncclSuccess ? r : told;
         }
     return told;

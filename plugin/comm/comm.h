@@ -69,8 +69,8 @@ struct slr_comm {
     _Atomic bool written;          /* peers know that they may write into this rank's receive buffers */
     _Atomic uint32_t passed_alone; /* gathers that this rank alone left to NCCL; passed_alone.h */
     unsigned splits, shrinks;
-    bool nonblocking;               /* NCCL's calls return before they have enqueued anything */
-    struct slr_late *_Atomic late; /* what comes behind those: passed/late.h; NULL: nothing */
+    bool nonblocking;                /* NCCL's calls return before they have enqueued anything */
+    struct slr_late *_Atomic late;   /* what comes behind those: passed/late.h; NULL: nothing */
     _Atomic uint64_t in_progress_ms; /* when NCCL last said so to the program; 0: never */
     struct slr_shared shared;
     struct slr_link *link;        /* connecting */

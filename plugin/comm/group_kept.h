@@ -12,8 +12,8 @@ struct slr_window;
 
 /* What passed/turn.h keeps of a call between its beginning and its end. */
 struct slr_turn_call {
-    bool entered;   /* false: there is none, or its group's end has it */
-    int word;       /* which says that it is over */
+    bool entered; /* false: there is none, or its group's end has it */
+    int word;     /* which says that it is over */
 #define SLR_NO_WORD (-1)
     unsigned entry; /* of passed/in_call.h */
 };

@@ -80,8 +80,8 @@ static bool overtakes_pending(const struct slr_call *call)
 {
     struct slr_operation op = {.stream = named(call->stream), .why = SLR_R_JOIN_OTHER_OP, .who = "ncclAllGather"};
     /* NCCL's own thread launches late: that is not told from the program's. */
-    const bool may = call->comm && !call->comm->nonblocking && call->shard && !call->measured && call->why != SLR_R_TRIAL && !slr_in_group() &&
-                     slr_nothing_captures();
+    const bool may = call->comm && !call->comm->nonblocking && call->shard && !call->measured &&
+                     call->why != SLR_R_TRIAL && !slr_in_group() && slr_nothing_captures();
     if (may) {
         op.overtakes = apart;
         op.what = call;

@@ -158,7 +158,7 @@ void comm_made(const struct job *job)
     if (aborted)
         return;
     if (job->rc == ncclSuccess && derived)
-        *job->user = comm;
+        __atomic_store_n(job->user, comm, __ATOMIC_RELEASE);
     if (job->rc != ncclSuccess && (derived || comm->blocking)) {
         *job->user = NULL;
         comm_remove(comm, RANK_ABORTED);

@@ -38,11 +38,11 @@ struct ncclComm {
     pthread_cond_t changed;
     uint64_t issued, done; /* kernels queued and finished; they run in the order in which they were queued */
     int running;
-    int in_graphs; /* captured kernels whose graphs are still there */
-    int made;      /* the job that makes it is over */
-    int error;     /* ncclResult_t, the first */
-    int later;     /* groups that go on by themselves (later.c), of those that it is not blocking for */
-    struct later *group; /* one of them */
+    int in_graphs;                 /* captured kernels whose graphs are still there */
+    int made;                      /* the job that makes it is over */
+    int error;                     /* ncclResult_t, the first */
+    int later;                     /* groups that go on by themselves (later.c), of those that it is not blocking for */
+    struct later *group;           /* one of them */
     _Atomic int unjoined, joining; /* whose thread nobody has joined yet; threads that do so now */
 
     struct capture_order order; /* captured.c; under launch_lock */

@@ -213,9 +213,8 @@ static void racing(void)
 static const struct {
     const char *name;
     void (*play)(void);
-} scenarios[] = {{"unused", unused},   {"used", used},     {"one", one},      {"ahead", ahead},
-                 {"stopped", stopped}, {"killed", killed}, {"racing", racing},
-                 {"suspended", suspended}};
+} scenarios[] = {{"unused", unused},   {"used", used},     {"one", one},       {"ahead", ahead},
+                 {"stopped", stopped}, {"killed", killed}, {"racing", racing}, {"suspended", suspended}};
 
 static void make_comms(void)
 {

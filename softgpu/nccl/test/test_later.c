@@ -113,7 +113,7 @@ static void split(struct rank *r)
     ncclComm_t comm = make(r), child = comm, other = comm;
     setenv("SOFTGPU_NCCL_LATER_US", LATE, 1);
     OK(ncclCommSplit(comm, 0, r->rank, &child, NULL));
-    CHECK(!child && state(comm) == ncclInProgress);
+    CHECK(!__atomic_load_n(&child, __ATOMIC_ACQUIRE) && state(comm) == ncclInProgress);
     CHECK(ncclCommSplit(comm, 0, r->rank, &other, NULL) == ncclInvalidArgument);
     CHECK(settle(comm) == ncclSuccess && child && state(child) == ncclSuccess);
     setenv("SOFTGPU_NCCL_LATER_US", "0", 1);
