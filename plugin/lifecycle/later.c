@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <time.h>
 #include "base/log.h"
@@ -12,10 +13,10 @@
 #include "base/wait.h"
 #include "plugin/util/process.h"
 
-#define STOP_WAIT_S 1
+#define STOP_WAIT_MS 1000
 
-/* Held for reading while a thread calls CUDA or NCCL. At exit nobody does any more. */
-static pthread_rwlock_t at_work = PTHREAD_RWLOCK_INITIALIZER;
+/* Threads that call CUDA or NCCL. At exit none does any more. */
+static _Atomic int at_work;
 static _Atomic bool stopped;
 
 /* Under the list's lock. */
@@ -54,9 +55,9 @@ static bool look_at_all(struct slr_init *list)
 
 static bool work(struct slr_init *list, bool (*what)(struct slr_init *list))
 {
-    pthread_rwlock_rdlock(&at_work);
+    atomic_fetch_add(&at_work, 1); /* before it is asked */
     const bool done = stopped || what(list);
-    pthread_rwlock_unlock(&at_work);
+    atomic_fetch_sub(&at_work, 1);
     return done;
 }
 
@@ -74,8 +75,7 @@ static void *go_on(void *arg)
     for (unsigned spin = 0; !work(list, look_at_all); spin++)
         nanosleep(&(struct timespec){.tv_nsec = spin < 100 ? 100000 : 1000000}, NULL);
     work(list, finish);
-    if (!stopped)
-        slr_inits_free(list);
+    slr_inits_free(list);
     return NULL;
 }
 
@@ -98,11 +98,7 @@ void slr_inits_later(struct slr_init *list)
 
 void slr_inits_stop(void)
 {
-    struct timespec end;
-    clock_gettime(CLOCK_REALTIME, &end);
-    end.tv_sec += STOP_WAIT_S;
-    const bool idle = pthread_rwlock_timedwrlock(&at_work, &end) == 0;
     stopped = true;
-    if (idle)
-        pthread_rwlock_unlock(&at_work);
+    for (int ms = 0; ms < STOP_WAIT_MS && atomic_load(&at_work) > 0; ms++)
+        slr_sleep_ms(1);
 }

@@ -310,9 +310,7 @@ settings() {
 
 variables() {
     check variables ok 'none' 0 env
-    check variables fail 'NCCL_COMM_BLOCKING=0: ' 3 env NCCL_COMM_BLOCKING=0
-    check variables ok 'none' 0 env NCCL_COMM_BLOCKING=1
-    check variables fail 'TORCH_NCCL_USE_COMM_NONBLOCKING=1' 3 env TORCH_NCCL_USE_COMM_NONBLOCKING=1
+    check variables ok 'none' 0 env NCCL_COMM_BLOCKING=0 TORCH_NCCL_USE_COMM_NONBLOCKING=1
     for one in CUDA_LAUNCH_BLOCKING=1 NCCL_P2P_DISABLE=1 NCCL_P2P_LEVEL=LOC NCCL_SHM_DISABLE=1 \
         NCCL_HOSTID=a NCCL_TUNER_PLUGIN=libother.so NCCL_PROFILER_PLUGIN=/x/libother.so \
         PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True PYTORCH_ALLOC_CONF=max_split_size_mb:32,expandable_segments:True \
@@ -326,10 +324,10 @@ variables() {
         check variables ok none 0 env "$one"
     done
     # NCCL's own files.
-    printf '# x\n NCCL_COMM_BLOCKING = 0 # y\nNCCL_P2P_DISABLE=1\n' >"$HOME/.nccl.conf"
-    check variables fail "NCCL_COMM_BLOCKING=0 \\($HOME/.nccl.conf\\)" 3 env
+    printf '# x\n NCCL_SHM_DISABLE = 1 # y\nNCCL_P2P_DISABLE=1\n' >"$HOME/.nccl.conf"
+    check variables warn "NCCL_SHM_DISABLE=1 \\($HOME/.nccl.conf\\)" 1 env
     finds variables warn "NCCL_P2P_DISABLE=1 \\($HOME/.nccl.conf\\)"
-    check variables warn 'NCCL_P2P_DISABLE=1' 1 env NCCL_COMM_BLOCKING=1
+    check variables warn 'NCCL_P2P_DISABLE=1' 1 env NCCL_SHM_DISABLE=0
     check variables ok none 0 env NCCL_CONF_FILE=/dev/null
     rm "$HOME/.nccl.conf"
 }
