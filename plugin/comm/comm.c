@@ -32,7 +32,10 @@ static struct slr_comm *on_list(ncclComm_t nccl)
 struct slr_comm *slr_comm_find(ncclComm_t nccl)
 {
     struct slr_comm *c = on_list(nccl);
-    return c || !slr_making_await(nccl) ? c : on_list(nccl);
+    if (c || !nccl)
+        return c;
+    slr_making_await(nccl);
+    return on_list(nccl); /* also when it has just got there */
 }
 
 struct slr_comm *slr_comm_find_id(const struct slr_label *id, int rank)

@@ -88,12 +88,8 @@ void slr_making_end(ncclComm_t comm)
     slr_making_unlock();
 }
 
-bool slr_making_await(ncclComm_t comm)
+void slr_making_await(ncclComm_t comm)
 {
-    bool was = false;
-    while (any(is_made, comm)) {
-        was = true;
+    while (any(is_made, comm))
         slr_sleep_ms(1);
-    }
-    return was;
 }

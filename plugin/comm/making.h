@@ -45,7 +45,7 @@ bool slr_making_now(ncclComm_t comm);
 void slr_making_end(ncclComm_t comm);
 
 /* The program uses one that NCCL has made, and has not asked slipring whether it may: waits until the ranks have agreed.
- * False: there is no such. NCCL itself answers for one that it has not made. */
-bool slr_making_await(ncclComm_t comm);
+ * NCCL itself answers for one that it has not made. */
+void slr_making_await(ncclComm_t comm);
 
 #endif
