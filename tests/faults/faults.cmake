@@ -450,8 +450,6 @@ foreach(victim 0 1)
     run(fault_called_turn-aborted_${victim}_threads_${form} 60 ${called} ${in_turn} PROCESSES 1
       PLAY fault_called turn-aborted ${victim} ${form} threads)
   endforeach()
-  run(fault_later_left_${victim} 60 LIB ${nonblocking} ${called} ${left} --hasnt "\"event\":\"nccl_told\"" PROCESSES 3 LAUNCH ${killed}
-    PLAY fault_called left-spared ${victim})
   # The call is in progress, and who asks is told.
   foreach(form grouped scatter)
     run(fault_later_turn-killed_${victim}_${form} 60 LIB ${nonblocking} ${called} --has "\"reason\":\"trial\"" --has "\"event\":\"communicator_failed\""
