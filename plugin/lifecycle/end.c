@@ -13,6 +13,7 @@
 #include "plugin/memory/registration.h"
 #include "plugin/passed/late.h"
 #include "plugin/passed/turn.h"
+#include "plugin/comm/making.h"
 #include "plugin/pending/pending.h"
 #include "plugin/produce/product.h"
 #include "plugin/tuner/tuner.h"

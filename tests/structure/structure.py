@@ -139,7 +139,7 @@ USES = {
     'plugin/util': 'base plugin',
     'plugin/callers': 'base abi',
     'plugin/comm': 'base cache kernels util',
-    'plugin/bootstrap': 'base kernels comm',
+    'plugin/bootstrap': 'base cache kernels comm',
     'plugin/memory': 'base cache kernels util comm bootstrap',
     'plugin/connect': 'base cache kernels comm bootstrap memory',
     'plugin/places': 'base cache callers comm',
