@@ -12,7 +12,7 @@
 
 /* ---- exports ---- */
 
-#define SLR_PIECES 240 /* mappings that a block of virtual memory is made of, at most: a message carries 253 descriptors */
+#define SLR_PIECES 240 /* mappings that a block of virtual memory has, at most: a message carries 253 descriptors */
 
 /* How another process reaches a block. Passed on through shared memory. Virtual memory goes by file
  * descriptors, made for each process that asks: one that stays open would keep the memory from going

@@ -313,14 +313,11 @@ variables() {
     check variables ok 'none' 0 env NCCL_COMM_BLOCKING=0 TORCH_NCCL_USE_COMM_NONBLOCKING=1
     for one in CUDA_LAUNCH_BLOCKING=1 NCCL_P2P_DISABLE=1 NCCL_P2P_LEVEL=LOC NCCL_SHM_DISABLE=1 \
         NCCL_HOSTID=a NCCL_TUNER_PLUGIN=libother.so NCCL_PROFILER_PLUGIN=/x/libother.so \
-        PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True PYTORCH_ALLOC_CONF=max_split_size_mb:32,expandable_segments:True \
         CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=50 CUDA_MPS_PINNED_DEVICE_MEM_LIMIT=0=4G PYTORCH_NO_CUDA_MEMORY_CACHING=1 TORCH_NCCL_BLOCKING_WAIT=1 NCCL_BLOCKING_WAIT=1; do
         check variables warn "$one: " 1 env "$one"
     done
-    check variables ok 'PYTORCH_ALLOC_CONF=max_split_size_mb:32,backend:cudaMallocAsync: ' 0 env \
-        PYTORCH_ALLOC_CONF=max_split_size_mb:32,backend:cudaMallocAsync
     for one in CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=100 CUDA_LAUNCH_BLOCKING=0 CUDA_DEVICE_MAX_CONNECTIONS=8 NCCL_P2P_DISABLE=0 NCCL_TUNER_PLUGIN=STATIC_PLUGIN \
-        NCCL_TUNER_PLUGIN=/x/libslipring.so PYTORCH_CUDA_ALLOC_CONF=expandable_segments:False; do
+        NCCL_TUNER_PLUGIN=/x/libslipring.so; do
         check variables ok none 0 env "$one"
     done
     # NCCL's own files.

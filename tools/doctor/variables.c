@@ -7,7 +7,7 @@
 #include <strings.h>
 #include "tools/doctor/doctor.h"
 
-enum when { WHEN_FALSE, WHEN_TRUE, WHEN_HAS, WHEN_IS, WHEN_ELSE, WHEN_SET };
+enum when { WHEN_TRUE, WHEN_IS, WHEN_ELSE, WHEN_SET };
 
 struct variable {
     const char *name;
@@ -31,12 +31,8 @@ static bool is_false(const char *value)
 static bool applies(const struct variable *v, const char *value)
 {
     switch (v->when) {
-    case WHEN_FALSE:
-        return is_false(value);
     case WHEN_TRUE:
         return *value && !is_false(value);
-    case WHEN_HAS:
-        return strcasestr(value, v->word) != NULL;
     case WHEN_IS:
         return strcasecmp(value, v->word) == 0;
     case WHEN_ELSE: /* NCCL's own words for "the one that is loaded already" and "none" */
@@ -134,12 +130,11 @@ void doctor_check_variables(struct doctor *d)
 
 void doctor_print_variables(FILE *out)
 {
-    static const char *const forms[] = {
-        "`0`, `no`, `off`, `false`", "set, and not `0`", "contains", "is", "set to another", "set"};
+    static const char *const forms[] = {"set, and not `0`", "is", "set to another", "set"};
     fputs("| Variable | When | Result | Meaning | What to do |\n|---|---|---|---|---|\n", out);
     for (size_t i = 0; i < VARIABLES; i++) {
         const struct variable *v = &variables[i];
-        bool word = v->when == WHEN_HAS || v->when == WHEN_IS;
+        bool word = v->when == WHEN_IS;
         fprintf(out, "| `%s` | %s%s%s%s | %s | %s | %s |\n", v->name, forms[v->when], word ? " `" : "",
                 word ? v->word : "", word ? "`" : "", doctor_result_name(v->result), v->text, v->advice);
     }
