@@ -43,13 +43,14 @@ static enum slr_status stage(struct slr_ring *ring, const struct slr_gather *g, 
 {
     size_t bytes = slr_plan_piece_bytes(&g->plan, piece);
     CUdeviceptr from = g->send + slr_plan_piece_begin(&g->plan, piece);
-    CUdeviceptr to = ring->slots[ring->rank] + slr_slot_at(ring, seq);
+    const struct slr_slots *slots = &ring->slots[g->plan.slots];
+    CUdeviceptr to = slots->at[ring->rank] + slr_slot_at(slots, seq);
     slr_timing_mark(ring->now.timing, SLR_TRACK_PUBLISH, ring->publish);
     SLR_TRY(await_slot(ring, g, seq, piece));
     did(ring, SLR_SPAN_WAIT, -1, piece, 0);
     SLR_TRY(SLR_CU(cuMemcpyAsync, to, from, bytes, ring->publish));
-    if (ring->twin)
-        SLR_TRY(SLR_CU(cuMemcpyAsync, ring->twin + slr_slot_at(ring, seq), from, bytes, ring->publish));
+    if (slots->twin)
+        SLR_TRY(SLR_CU(cuMemcpyAsync, slots->twin + slr_slot_at(slots, seq), from, bytes, ring->publish));
     did(ring, SLR_SPAN_STAGE, -1, piece, bytes);
     ring->staged = seq;
     struct slr_memops m;
@@ -164,7 +165,8 @@ static enum slr_status pull(struct slr_ring *ring, const struct slr_gather *g, u
 {
     enum slr_source way = slr_source_of(g, owner);
     CUdeviceptr to = g->recv + (size_t)owner * g->plan.shard + at;
-    CUdeviceptr from = way == SLR_FROM_SLOT ? ring->slots[owner] + slr_slot_at(ring, seq) : g->route[owner].from + at;
+    const struct slr_slots *slots = &ring->slots[g->plan.slots];
+    CUdeviceptr from = way == SLR_FROM_SLOT ? slots->at[owner] + slr_slot_at(slots, seq) : g->route[owner].from + at;
     if (ring->recorded) {
         SLR_TRY(slr_record_copy(ring, ring->pull, owner, SLR_NODE_PULLS, g->recv + (size_t)owner * g->plan.shard, at,
                                 bytes));
@@ -177,17 +179,32 @@ static enum slr_status pull(struct slr_ring *ring, const struct slr_gather *g, u
     return SLR_OK;
 }
 
+/* Behind it the owner fills the slot again; the other owners wait for the end only. */
+static enum slr_status pull_from_slot(struct slr_ring *ring, const struct slr_gather *g, uint32_t seq, uint32_t piece,
+                                      int owner)
+{
+    SLR_TRY(await_owner(ring, g, seq, piece, owner));
+    SLR_TRY(pull(ring, g, seq, owner, slr_plan_piece_begin(&g->plan, piece), slr_plan_piece_bytes(&g->plan, piece)));
+    return SLR_CU(cuStreamWriteValue32, ring->pull, slr_dflag(ring, SLR_FLAG_DONE, owner, ring->rank), seq,
+                  CU_STREAM_WRITE_VALUE_DEFAULT);
+}
+
+/* What does not go through a slot is not cut further than it is waited for. */
+static enum slr_status pull_chunk(struct slr_ring *ring, const struct slr_gather *g, uint32_t seq, uint32_t q,
+                                  int owner)
+{
+    const size_t at = slr_plan_chunk_begin(&g->plan, q);
+    return pull(ring, g, seq, owner, at, slr_plan_chunk_end(&g->plan, q) - at);
+}
+
 static enum slr_status pull_step(struct slr_ring *ring, const struct slr_gather *g, uint32_t seq, uint32_t piece,
                                  int step)
 {
     int owner = owner_at(ring, step);
-    enum slr_source way = slr_source_of(g, owner);
-    SLR_TRY(await_owner(ring, g, seq, piece, owner));
-    SLR_TRY(pull(ring, g, seq, owner, slr_plan_piece_begin(&g->plan, piece), slr_plan_piece_bytes(&g->plan, piece)));
-    /* The owner fills the slot again; the other owners wait for the end only. */
-    if (way == SLR_FROM_SLOT)
-        SLR_TRY(SLR_CU(cuStreamWriteValue32, ring->pull, slr_dflag(ring, SLR_FLAG_DONE, owner, ring->rank), seq,
-                       CU_STREAM_WRITE_VALUE_DEFAULT));
+    if (slr_source_of(g, owner) == SLR_FROM_SLOT)
+        SLR_TRY(pull_from_slot(ring, g, seq, piece, owner));
+    else if (ends_chunk(&g->plan, piece))
+        SLR_TRY(pull_chunk(ring, g, seq, piece / g->plan.group, owner));
     return end_chunk(ring, g, piece, step);
 }
 

@@ -22,12 +22,14 @@
 
 /* ---- how a gather is cut ---- */
 
-/* Pieces are units of the ring, one staging slot each; chunks units of readiness, one event each.
- * From facts that are equal on all ranks. Sizes in bytes of one shard.
+/* Pieces are units of the ring, one staging slot each; chunks units of readiness, one event each, and
+ * one copy where nothing is staged. From facts that are equal on all ranks. Sizes in bytes of one shard.
  *
  *   piece p of owner o   bytes [p * piece, min(shard, (p + 1) * piece)) of o's shard
  *   chunk q              the pieces [q * group, min(pieces, (q + 1) * group)) */
 #define SLR_SLOTS 2 /* staging slots per rank: one is filled while the other is read */
+#define SLR_SLOT_CLASSES                                                                                               \
+    4 /* sizes of slots that a communicator may have, from the smallest on: plugin/connect/slots.c */
 #define SLR_MAX_CHUNK_EVENTS 1024
 
 struct slr_plan {
@@ -36,10 +38,14 @@ struct slr_plan {
     uint32_t pieces; /* per shard, >= 1 */
     uint32_t group;  /* pieces per chunk, >= 1 */
     uint32_t chunks; /* per shard: ceil(pieces / group) */
+    unsigned slots;  /* whose slots it goes through: of this class */
 };
 
-/* `slot`: bytes of a staging slot. `wanted`: pieces per shard that the user asks for; 0: choose. */
-struct slr_plan slr_plan_make(size_t shard, int nranks, size_t slot, uint32_t wanted);
+/* `most`: bytes of a piece at most. `wanted`: pieces per shard that the user asks for; 0: choose. */
+struct slr_plan slr_plan_make(size_t shard, int nranks, size_t most, uint32_t wanted);
+
+/* Cuts the pieces until each fits a slot of that many bytes; the chunks stay, but for a few bytes. */
+void slr_plan_fit(struct slr_plan *plan, size_t slot);
 
 static inline size_t slr_plan_piece_begin(const struct slr_plan *plan, uint32_t piece)
 {
@@ -52,7 +58,12 @@ static inline size_t slr_plan_piece_bytes(const struct slr_plan *plan, uint32_t 
     return plan->shard - begin < plan->piece ? plan->shard - begin : plan->piece;
 }
 
-/* End of chunk q in the shard, in bytes. */
+/* Begin and end of chunk q in the shard, in bytes. */
+static inline size_t slr_plan_chunk_begin(const struct slr_plan *plan, uint32_t q)
+{
+    return (size_t)q * plan->group * plan->piece;
+}
+
 static inline size_t slr_plan_chunk_end(const struct slr_plan *plan, uint32_t q)
 {
     size_t end = (size_t)(q + 1) * plan->group * plan->piece;
@@ -84,15 +95,20 @@ struct slr_arrival {
 /* Gathers that are known apart while the streams behind them do not wait yet, most. */
 #define SLR_TOGETHER 16
 
+/* Staging slots of one size. */
+struct slr_slots {
+    _Atomic size_t bytes;          /* of one slot, equal on all ranks; 0: not connected yet */
+    CUdeviceptr at[SLR_MAX_RANKS]; /* base of each rank's slots as this device sees them */
+    CUdeviceptr twin;              /* more own slots: what is staged goes there as well (cache/staging.h); 0: none */
+};
+
 struct slr_ring {
     int rank, nranks;
-    CUcontext ctx;                    /* of this rank's device; streams and events belong to it */
-    void *flags;                      /* host address of the flag words (flags.h) */
-    CUdeviceptr dflags;               /* the same words as this device sees them */
-    _Atomic size_t slot;              /* bytes of one slot, equal on all ranks; 0: not connected yet */
-    CUdeviceptr slots[SLR_MAX_RANKS]; /* base of each rank's slots as this device sees them */
-    CUdeviceptr twin;                 /* more own slots: what is staged goes there as well (cache/staging.h); 0: none */
-    _Atomic uint32_t issued;          /* pieces enqueued so far; read by the house-keeping thread */
+    CUcontext ctx;      /* of this rank's device; streams and events belong to it */
+    void *flags;        /* host address of the flag words (flags.h) */
+    CUdeviceptr dflags; /* the same words as this device sees them */
+    struct slr_slots slots[SLR_SLOT_CLASSES];
+    _Atomic uint32_t issued; /* pieces enqueued so far; read by the house-keeping thread */
     /* ready(r, me) when all is settled that was expected of r, and ready(me, r) when all is corrected
      * that r has expected. Read likewise. */
     _Atomic uint64_t expected[SLR_MAX_RANKS], corrected[SLR_MAX_RANKS];

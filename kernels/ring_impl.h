@@ -33,19 +33,20 @@ static inline CUdeviceptr slr_dflag(const struct slr_ring *ring, enum slr_flag_k
     return ring->dflags + slr_flag_offset(ring->nranks, kind, owner, reader);
 }
 
-static inline size_t slr_slot_at(const struct slr_ring *ring, uint32_t seq)
+static inline size_t slr_slot_at(const struct slr_slots *slots, uint32_t seq)
 {
-    return (size_t)((seq - 1) % SLR_SLOTS) * ring->slot;
+    return (size_t)((seq - 1) % SLR_SLOTS) * slots->bytes;
 }
 
 /* The slot of a piece with this number that a copy in a graph fills or reads. */
 static inline CUdeviceptr slr_recorded_slot(const struct slr_ring *ring, const struct slr_recorded_node *copy,
                                             uint32_t seq)
 {
-    const CUdeviceptr slots = copy->way == SLR_NODE_STAGES  ? ring->slots[ring->rank]
-                              : copy->way == SLR_NODE_TWINS ? ring->twin
-                                                            : ring->slots[copy->peer];
-    return slots + slr_slot_at(ring, seq);
+    const struct slr_slots *slots = &ring->slots[copy->slots];
+    const CUdeviceptr base = copy->way == SLR_NODE_STAGES  ? slots->at[ring->rank]
+                             : copy->way == SLR_NODE_TWINS ? slots->twin
+                                                           : slots->at[copy->peer];
+    return base + slr_slot_at(slots, seq);
 }
 
 /* Ways of this rank's shard to a peer, and of the peer's to this rank. */

@@ -25,15 +25,14 @@ static size_t pieces_chosen(size_t shard, int nranks)
     return pieces ? pieces : 1;
 }
 
-struct slr_plan slr_plan_make(size_t shard, int nranks, size_t slot, uint32_t wanted)
+struct slr_plan slr_plan_make(size_t shard, int nranks, size_t most, uint32_t wanted)
 {
     struct slr_plan plan = {.shard = shard};
     size_t pieces = wanted ? wanted : pieces_chosen(shard, nranks);
     size_t piece = ceil_div(shard, pieces);
     piece = ceil_div(piece, PIECE_ALIGN) * PIECE_ALIGN;
-    /* A piece passes through a slot whole. */
-    if (piece > slot)
-        piece = slot;
+    if (piece > most)
+        piece = most;
     plan.piece = piece < shard ? piece : shard;
     plan.pieces = (uint32_t)ceil_div(shard, plan.piece);
     /* More pieces than events: several pieces share one, and are one chunk. */
@@ -41,6 +40,18 @@ struct slr_plan slr_plan_make(size_t shard, int nranks, size_t slot, uint32_t wa
     plan.group = (uint32_t)ceil_div(events, SLR_MAX_CHUNK_EVENTS);
     plan.chunks = (uint32_t)ceil_div(plan.pieces, plan.group);
     return plan;
+}
+
+/* A piece passes through a slot whole. */
+void slr_plan_fit(struct slr_plan *plan, size_t slot)
+{
+    const size_t cuts = ceil_div(plan->piece, slot);
+    if (cuts == 1)
+        return;
+    plan->piece = ceil_div(ceil_div(plan->piece, cuts), PIECE_ALIGN) * PIECE_ALIGN;
+    plan->pieces = (uint32_t)ceil_div(plan->shard, plan->piece);
+    plan->group *= (uint32_t)cuts;
+    plan->chunks = (uint32_t)ceil_div(plan->pieces, plan->group);
 }
 
 /* ---- streams and events ---- */

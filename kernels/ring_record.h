@@ -66,7 +66,8 @@ struct slr_recorded_node {
     enum slr_recorded_way way;
     int peer;
     enum slr_memory kind; /* of the peer's place */
-    uint32_t piece;       /* of a slot */
+    uint32_t piece;       /* of a slot, */
+    unsigned slots;       /* of this class */
     CUdeviceptr own;      /* this rank's end */
     size_t at, bytes;
     CUdeviceptr other; /* the other end, as last given to the executable graph; 0: not given yet */

@@ -113,9 +113,15 @@ static size_t area_bytes(size_t shard)
     return (shard + AREA_ALIGN - 1) / AREA_ALIGN * AREA_ALIGN;
 }
 
-size_t slr_scatter_most(const struct slr_ring *ring)
+size_t slr_scatter_most(size_t slot, int nranks)
 {
-    return SLR_SLOTS * ring->slot / (size_t)(ring->nranks - 1) / AREA_ALIGN * AREA_ALIGN;
+    return SLR_SLOTS * slot / (size_t)(nranks - 1) / AREA_ALIGN * AREA_ALIGN;
+}
+
+size_t slr_scatter_slot(size_t shard, int nranks)
+{
+    return shard > SIZE_MAX / SLR_MAX_RANKS ? shard
+                                            : (area_bytes(shard) * (size_t)(nranks - 1) + SLR_SLOTS - 1) / SLR_SLOTS;
 }
 
 /* Of one writer in the receiver's slots: these are for the others only. */
@@ -134,6 +140,11 @@ static uint32_t pieces_whole(const struct slr_scatter *s, const struct slr_scatt
 static uint32_t pieces_touched(const struct slr_scatter *s, const struct slr_scatter_part *part)
 {
     return slr_scatter_touched(&s->plan, part->at + part->bytes);
+}
+
+static const struct slr_slots *slots_of(const struct slr_ring *ring, const struct slr_scatter *s)
+{
+    return &ring->slots[s->plan.slots];
 }
 
 static int peer_at(const struct slr_ring *ring, int step)
@@ -160,7 +171,7 @@ static enum slr_status push(struct slr_ring *ring, const struct slr_scatter *s, 
     }
     if (part->done || s->earlier + index == 0)
         slr_timing_did(ring->now.timing, SLR_TRACK_PUBLISH, ring->publish, SLR_SPAN_WAIT, to, s->earlier + index, 0);
-    SLR_TRY(SLR_CU(cuMemcpyAsync, area(ring->slots[to], to, ring->rank, p->shard) + part->at,
+    SLR_TRY(SLR_CU(cuMemcpyAsync, area(slots_of(ring, s)->at[to], to, ring->rank, p->shard) + part->at,
                    s->send + (size_t)to * s->stride + part->at, part->bytes, ring->publish));
     slr_timing_did(ring->now.timing, SLR_TRACK_PUBLISH, ring->publish, SLR_SPAN_PUSH, to, s->earlier + index,
                    part->bytes);
@@ -225,9 +236,10 @@ static enum slr_status say_summed(struct slr_ring *ring, uint32_t piece)
 static enum slr_status spread(struct slr_ring *ring, const struct slr_scatter *s, uint32_t first,
                               const struct slr_scatter_part *part)
 {
-    const CUdeviceptr there = ring->slots[ring->rank] + part->at;
-    if (ring->twin)
-        SLR_TRY(SLR_CU(cuMemcpyAsync, ring->twin + part->at, there, part->bytes, ring->pull));
+    const struct slr_slots *slots = slots_of(ring, s);
+    const CUdeviceptr there = slots->at[ring->rank] + part->at;
+    if (slots->twin)
+        SLR_TRY(SLR_CU(cuMemcpyAsync, slots->twin + part->at, there, part->bytes, ring->pull));
     const uint32_t whole = pieces_whole(s, part);
     return whole > 0 ? say_summed(ring, first - 1 + whole) : SLR_OK;
 }
@@ -238,7 +250,7 @@ static enum slr_status sum_part(struct slr_ring *ring, const struct slr_scatter 
 {
     const struct slr_plan *p = &s->plan;
     const uint32_t need = pieces_touched(s, part);
-    const CUdeviceptr also = s->all ? ring->slots[ring->rank] + part->at : 0;
+    const CUdeviceptr also = s->all ? slots_of(ring, s)->at[ring->rank] + part->at : 0;
     const void *in[SLR_MAX_RANKS];
     for (int r = 0; r < ring->nranks; r++) {
         CUdeviceptr from =
@@ -308,8 +320,8 @@ static enum slr_status copy_sums(struct slr_ring *ring, const struct slr_scatter
         const struct slr_scatter_part *p = &part[peer_at(ring, step)];
         if (p->bytes == 0)
             continue;
-        SLR_TRY(SLR_CU(cuMemcpyAsync, s->all + (size_t)p->shard * s->stride + p->at, ring->slots[p->shard] + p->at,
-                       p->bytes, ring->own));
+        SLR_TRY(SLR_CU(cuMemcpyAsync, s->all + (size_t)p->shard * s->stride + p->at,
+                       slots_of(ring, s)->at[p->shard] + p->at, p->bytes, ring->own));
         slr_timing_did(ring->now.timing, SLR_TRACK_COPY, ring->own, SLR_SPAN_PULL, p->shard, s->earlier + index,
                        p->bytes);
     }

@@ -29,12 +29,13 @@ static enum slr_status fill_slots(struct slr_ring *ring, const struct slr_gather
     for (uint32_t piece = from; piece < end_of(g, from); piece++) {
         struct slr_recorded_node copy = {.way = SLR_NODE_STAGES,
                                          .piece = piece,
+                                         .slots = g->plan.slots,
                                          .own = g->send,
                                          .at = slr_plan_piece_begin(&g->plan, piece),
                                          .bytes = slr_plan_piece_bytes(&g->plan, piece)};
         SLR_TRY(slr_record_slot_copy(ring, stream, &copy));
         copy.way = SLR_NODE_TWINS;
-        if (ring->twin)
+        if (ring->slots[g->plan.slots].twin)
             SLR_TRY(slr_record_slot_copy(ring, stream, &copy));
         slr_timing_did(ring->now.timing, SLR_TRACK_PUBLISH, stream, SLR_SPAN_STAGE, -1, (int)piece, copy.bytes);
     }
@@ -61,6 +62,7 @@ static enum slr_status copy_from_slots(struct slr_ring *ring, const struct slr_g
             const struct slr_recorded_node copy = {.way = SLR_NODE_UNSTAGES,
                                                    .peer = owner,
                                                    .piece = piece,
+                                                   .slots = g->plan.slots,
                                                    .own = g->recv + (size_t)owner * g->plan.shard,
                                                    .at = slr_plan_piece_begin(&g->plan, piece),
                                                    .bytes = slr_plan_piece_bytes(&g->plan, piece)};

@@ -73,7 +73,7 @@ struct slr_scatter {
     CUdeviceptr all;
     /* From shard to shard of send, and of all, bytes; plan.shard, or more: of each shard only a piece. */
     size_t stride;
-    struct slr_plan plan;         /* slr_scatter_plan() */
+    struct slr_plan plan;         /* slr_scatter_plan(), with its slots */
     size_t length[SLR_MAX_RANKS]; /* of each shard, or piece: plan.shard, or less */
     enum slr_reduce_type type;
     size_t elem;   /* bytes */
@@ -99,9 +99,11 @@ size_t slr_scatter_bound(const struct slr_plan *plan, uint32_t pieces);
 uint32_t slr_scatter_whole(const struct slr_plan *plan, size_t bytes);
 uint32_t slr_scatter_touched(const struct slr_plan *plan, size_t bytes);
 
-/* So many bytes of a shard, of all other ranks, fit into the slots: a multiple
- * of every element. Uniform. What is larger goes piece by piece, each an operation of its own. */
-size_t slr_scatter_most(const struct slr_ring *ring);
+/* So many bytes of a shard, of all other ranks, fit into slots of `slot` bytes: a multiple
+ * of every element. Uniform. What is larger goes piece by piece, each an operation of its own. And the other way
+ * round: of what size slots have to be for whole shards. */
+size_t slr_scatter_most(size_t slot, int nranks);
+size_t slr_scatter_slot(size_t shard, int nranks);
 
 /* Enqueues all of it. Behind slr_ring_entry; with s->entry behind slr_ring_enter_behind, or,
  * outside of captures, nothing. slr_ring_join() then waits for the sums and for `send`. Anything

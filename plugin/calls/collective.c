@@ -216,8 +216,7 @@ static enum slr_reason decide(struct slr_call *call, ncclResult_t *recorded)
 /* May refuse it: then all know (connect.h). */
 static enum slr_reason connect(struct slr_call *call)
 {
-    enum slr_reason why = SLR_R_RING;
-    slr_connect(&call->comm, &why, 1);
+    const enum slr_reason why = slr_connect(call->comm, slr_call_slots(call));
     return why == SLR_R_RING && call->flow->can ? call->flow->can(call) : why;
 }
 

@@ -58,7 +58,8 @@ struct slr_comm {
     size_t least_bytes;           /* gathers of fewer, of all ranks together, stay with NCCL: trials/find.c */
     _Atomic uint64_t substituted; /* gathers moved to the ring; equal on all ranks */
     _Atomic uint64_t passed;      /* gathers left to NCCL */
-    bool put; /* readers expect shards nowhere, so owners write: slr_transfer_put(), set by the agreement */
+    bool put;         /* readers expect shards nowhere, so owners write: slr_transfer_put(), set by the agreement */
+    bool slots_given; /* all its slots are of one size, SLIPRING_SLOT_BYTES (connect.h); set by the agreement */
     struct slr_exports *exports;           /* its blocks that peers map, and theirs */
     struct slr_expect *expect;             /* where peers' shards have been; NULL: nothing remembered yet */
     struct slr_stood_in *stood_in;         /* graphs/recorded.h; NULL: none yet */
@@ -73,9 +74,9 @@ struct slr_comm {
     struct slr_late *_Atomic late;   /* what comes behind those: passed/late.h; NULL: nothing */
     _Atomic uint64_t in_progress_ms; /* when NCCL last said so to the program; 0: never */
     struct slr_shared shared;
-    struct slr_link *link;        /* connecting */
-    struct slr_lane *lane;        /* in which its calls run */
-    bool imported[SLR_MAX_RANKS]; /* the ring's slots[r] is an import of another process */
+    struct slr_link *link;                          /* connecting */
+    struct slr_lane *lane;                          /* in which its calls run */
+    bool imported[SLR_SLOT_CLASSES][SLR_MAX_RANKS]; /* the ring's slots of rank r are an import of another process */
     struct slr_product *product;  /* what a GEMM has computed for a reduce-scatter (produce/); NULL: nothing yet */
     struct slr_product *captured; /* the same in a capture (produce/product.h) */
     bool unproductive;            /* it has no product any more: produce/product.c's lock */

@@ -31,7 +31,7 @@
 #include "base/settings.h"
 #include "cache/handles.h"
 #include "cache/staging.h"
-#include "kernels/flags.h"
+#include "kernels/ring.h"
 #include "plugin/comm/agreed_change.h"
 #include "plugin/comm/shared.h"
 #include "plugin/comm/trial_row.h"
@@ -83,6 +83,14 @@ struct slr_shown {
 };
 #define SLR_SHOWN (sizeof(struct slr_shown) / sizeof(uint64_t))
 
+/* connect.h: of the slots of one class. */
+struct slr_linked {
+    _Atomic uint64_t at;   /* how far it has connected */
+    _Atomic uint64_t vote; /* for giving back */
+    uint64_t slot;         /* bytes of one of its slots; written before it is MADE, like `staging` */
+    struct slr_staging_export staging;
+};
+
 struct slr_post {
     _Alignas(64) _Atomic uint32_t state;
     _Atomic uint32_t failed;  /* this rank was FAILED once; stays when it has LEFT */
@@ -101,11 +109,8 @@ struct slr_post {
     uint32_t captures;              /* it could take gathers into CUDA graphs (connect/connect.h) */
     uint32_t sums;                  /* SLR_SUMS_...: whether it can add (connect/connect.h) */
     uint32_t tries;                 /* rounds in which it would try ways (trials.h); 0: none */
-    /* connect.h */
-    _Atomic uint64_t link; /* how far it has connected */
-    _Atomic uint64_t vote; /* for giving back */
-    uint64_t slot;         /* bytes of one of its staging slots; written before it is MADE, like `staging` */
-    struct slr_staging_export staging;
+    uint32_t slots_given;           /* SLIPRING_SLOT_BYTES is set there: all slots have that size */
+    struct slr_linked linked[SLR_SLOT_CLASSES];
     _Atomic uint64_t passed_alone; /* gathers that it left to NCCL so far << 32 | number of the call that comes next */
     _Atomic uint32_t passed_alone_why;                /* enum slr_reason of the latest of them */
     char name[12];                                    /* the communicator's, as in the log */
@@ -118,7 +123,7 @@ struct slr_control {
     uint32_t magic;
     int32_t nranks;
     _Atomic uint32_t decision;
-    _Alignas(64) _Atomic uint64_t link; /* connect.h */
+    _Alignas(64) _Atomic uint64_t link[SLR_SLOT_CLASSES]; /* connect.h */
     _Atomic uint32_t tune; /* tuner_match.c's decision word, by compare-and-swap from 0, once, by anybody */
     struct slr_post post[];
 };
@@ -155,7 +160,7 @@ enum {
     SLR_FOLD8(SLR_FOLD8(sum, SLR_IN_POST(failed), SLR_IN_POST(drained), SLR_IN_POST(pid), SLR_IN_POST(settings),       \
                         SLR_IN_POST(tune), SLR_IN_POST(process), SLR_IN_POST(device), SLR_IN_POST(p2p_off)),           \
               SLR_IN_POST(gpu), SLR_IN_POST(floor), SLR_IN_POST(captures), SLR_IN_POST(sums), SLR_IN_POST(tries),      \
-              SLR_IN_POST(link), SLR_IN_POST(slot), SLR_IN_POST(exports))
+              SLR_IN_POST(slots_given), SLR_IN_POST(linked), SLR_IN_POST(exports))
 #define SLR_FOLD_CHOICE(sum)                                                                                           \
     SLR_FOLD4(sum, SLR_IN_CHOICE(again), SLR_IN_CHOICE(chosen), SLR_IN_CHOICE(ended), SLR_IN_CHOICE(row))
 

@@ -10,7 +10,7 @@
 #include "base/real.h"
 #include "base/status.h"
 #include "cache/staging.h"
-#include "kernels/flags.h"
+#include "kernels/ring.h"
 
 struct slr_control;
 struct slr_peer_process;
@@ -44,7 +44,7 @@ struct slr_shared {
     CUdevice device;
     CUcontext ctx;   /* the device's primary context, retained; NULL: none */
     uint32_t resets; /* of the device, when that was: slr_shared_gone() */
-    struct slr_staging staging;
+    struct slr_staging staging[SLR_SLOT_CLASSES];
     /* Set when the communicator ends: generations of the blocks that peers may still have mapped,
      * and how many pieces were published. */
     uint64_t pinned[SLR_EXPORTS];

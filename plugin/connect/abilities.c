@@ -74,15 +74,14 @@ void slr_graphs_missed(void)
 
 /* The words: the second half of the line of ready(me, me), which is this rank's alone and of which
  * slr_ring_try uses 8 bytes. The memory: the first slot, which gets its pattern on the same stream. */
-static bool try_now(struct slr_comm *c)
+static bool try_now(struct slr_comm *c, CUdeviceptr memory)
 {
     const size_t at = slr_flag_offset(c->nranks, SLR_FLAG_READY, c->rank, c->rank) + SLR_FLAG_LINE / 2;
-    const struct slr_staging *staging = &c->shared.staging;
     struct slr_graph_try t = {.ctx = c->lane->ring.ctx,
                               .stream = c->lane->ring.pull,
                               .word = (_Atomic uint64_t *)(void *)((char *)c->lane->ring.flags + at),
                               .dword = c->lane->ring.dflags + at,
-                              .memory = staging->far ? staging->far : staging->near};
+                              .memory = memory};
     _Static_assert(SLR_GRAPH_TRY_WORDS * 8 <= SLR_FLAG_LINE / 2, "half a line");
     _Static_assert(SLR_GRAPH_TRY_BYTES <= SLR_SLOT_MIN, "a slot");
     const bool good = slr_graph_try_make(&t) && slr_graph_try_use(&t);
@@ -93,7 +92,7 @@ static bool try_now(struct slr_comm *c)
 }
 
 /* Two communicators of a device that try at the same time both do. */
-static bool can(struct slr_comm *c)
+static bool can(struct slr_comm *c, CUdeviceptr memory)
 {
     enum { UNKNOWN, YES, NO };
     static _Atomic int known[DEVICES];
@@ -102,16 +101,16 @@ static bool can(struct slr_comm *c)
     const int before = kept ? atomic_load(&known[device]) : UNKNOWN;
     if (before != UNKNOWN)
         return before == YES;
-    const bool good = try_now(c);
+    const bool good = try_now(c, memory);
     if (kept)
         atomic_store(&known[device], good ? YES : NO);
     return good;
 }
 
-void slr_graphs_try(struct slr_comm *c)
+void slr_graphs_try(struct slr_comm *c, CUdeviceptr memory)
 {
     slr_graphs_missed();
-    if (!slr_graphs_may() || !can(c))
+    if (!slr_graphs_may() || !can(c, memory))
         __atomic_store_n(&c->shared.control->post[c->rank].captures, 0, __ATOMIC_SEQ_CST);
 }
 

@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The folder connect/: makes and gives back what a communicator's ring costs in device memory.
  * connect.c has the protocol, connect_rank.c what one rank does on its device, abilities.c what its
- * device can. connect_impl.h is for this folder alone.
+ * device can, slots.c which slots calls go through. connect_impl.h is for this folder alone.
  *
  * What costs device memory is made when a communicator's first gather goes to the ring, not before:
  * streams, events, staging and the mappings of the peers' staging; and at the next one after they have
  * been given back because memory was short. NCCL, too, connects at the first call and waits there for
  * its peers. docs/protocol.md, 2, has why nothing deadlocks, giving back, and each bad case.
+ *
+ * Slots. A communicator has slots of several sizes, or classes (SLR_SLOT_CLASSES); each is connected, given
+ * back and refused by itself, at the first call whose size needs it. What follows is of one class.
  *
  * One word of the control block (`link`) says what all ranks do. It holds a state, an epoch (how
  * often they have connected) and a serial number of its changes. Every change is one
@@ -15,12 +18,14 @@
  *   DISCONNECTED(e) -> CONNECTING(e + 1)   a rank comes to a gather
  *   CONNECTING(e) -> CONNECTED(e)          anybody who sees all ranks CHECKED
  *                 -> REFUSED               whoever can not go on, sees a dead peer, or waits in a
- *                                          gather and reaches its deadline; for good
+ *                                          gather and reaches its deadline; for good. Calls that
+ *                                          need these slots are NCCL's; all are when there have been
+ *                                          no others
  *   CONNECTED(e) -> RELEASING(e)           a rank is short of memory
  *   RELEASING(e) -> DISCONNECTED(e)        anybody who sees all votes to give staging back
  *                -> CONNECTED(e)           a rank comes to a gather, or the time is over
  *
- * Each rank says in its post (`link`) how far it is. The number only grows: epoch * 8 + step:
+ * Each rank says in its post (`linked`) how far it is. The number only grows: epoch * 8 + step:
  *
  *   MADE      has streams, flag words, staging; its handle is in its post; has tried whether its
  *             driver can change graphs
@@ -48,8 +53,11 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include "base/real.h"
 #include "base/reason.h"
+#include "kernels/ring.h"
 
+struct slr_call;
 struct slr_comm;
 struct slr_reduce;
 
@@ -110,23 +118,29 @@ static inline uint64_t slr_link_at(uint32_t epoch, enum slr_link_step step)
     return (uint64_t)epoch * SLR_LINK_STEPS + step;
 }
 
-/* A rank's own side. */
-struct slr_link {
-    pthread_mutex_t lock; /* whoever takes the next step; tried, not waited for */
+/* A rank's own side, of the slots of one class. */
+struct slr_link_class {
     /* The epoch in which this rank was last CHECKED. Stored after all that it has mapped: a thread
      * that reads this epoch here sees the mappings. */
     _Atomic uint32_t checked;
     _Atomic uint32_t logged;  /* the last epoch that is in the log */
     _Atomic uint64_t staging; /* bytes of staging that this rank has */
-    _Atomic int calls;        /* gathers between slr_connect and slr_connect_end */
-    _Atomic int waiting;      /* of them, those that wait for peers */
+    _Atomic bool told;        /* the log says that they were refused */
+    CUstream stream;          /* on which it connects; NULL: it does not */
 };
 
-/* The communicators of gathers that are about to be made: all of a group together. Returns when
- * each is connected, or its gathers stay with NCCL, or it has failed: why[i] is SLR_R_RING, the
- * reason, or SLR_R_COMM_ERROR. To be paired with slr_connect_end, whatever the result. With no lock
- * held. */
-void slr_connect(struct slr_comm *const *comms, enum slr_reason *why, size_t n);
+struct slr_link {
+    pthread_mutex_t lock; /* whoever takes the next step; tried, not waited for */
+    struct slr_link_class of[SLR_SLOT_CLASSES];
+    _Atomic bool once;   /* has been CHECKED */
+    _Atomic int calls;   /* gathers between slr_connect and slr_connect_end */
+    _Atomic int waiting; /* of them, those that wait for peers */
+};
+
+/* A gather is about to be made that goes through slots of class `k`. Returns when these are connected, or it stays
+ * with NCCL, or the communicator has failed: SLR_R_RING, the reason, or SLR_R_COMM_ERROR. To be paired with
+ * slr_connect_end, whatever the result. With no lock held. */
+enum slr_reason slr_connect(struct slr_comm *c, unsigned k);
 void slr_connect_end(struct slr_comm *const *comms, size_t n);
 
 /* A thread is waiting in slr_connect. */
@@ -147,6 +161,30 @@ void slr_connect_suspend(struct slr_comm *c, bool waits);
 /* The communicator ends, and nobody uses it any more: closes what it has mapped. */
 void slr_connect_close(struct slr_comm *c);
 
+/* ---- held.c ---- */
+
+uint64_t slr_connect_held(const struct slr_comm *c); /* bytes of staging that this rank has for it */
+
+/* A line "held" at level info, when the communicator, or the process, ends and nothing has been closed yet. */
+void slr_connect_tell_held(const struct slr_comm *c);
+
+/* ---- slots.c: which slots a call goes through ---- */
+
+/* Some rank has set SLIPRING_SLOT_BYTES: all have one class, the largest, each of that size. When all have posted. */
+bool slr_slots_any_given(const struct slr_comm *c);
+
+/* Bytes of a slot of the class that this rank would like to have. */
+size_t slr_slots_wanted(unsigned k);
+
+/* The class that the call, or a reduce-scatter or all-reduce of such a shard, goes through. Uniform. */
+unsigned slr_call_slots(const struct slr_call *call);
+unsigned slr_scatter_slots(const struct slr_comm *c, size_t shard);
+
+/* When its slots are connected. How a gather of such a shard is cut; bytes of a shard of a reduce-scatter of this size
+ * that they hold (0: not yet connected). Uniform. */
+struct slr_plan slr_gather_plan(const struct slr_comm *c, size_t shard);
+size_t slr_scatter_room(const struct slr_comm *c, size_t shard);
+
 /* ---- abilities.c: what all ranks' devices can ---- */
 
 /* What this rank posts first: its settings and its driver's functions let gathers be taken into graphs. */
@@ -163,8 +201,8 @@ bool slr_graphs_take(const struct slr_comm *c, size_t shard);
  * so. */
 void slr_graphs_missed(void);
 
-/* A step of connecting: the communicator's context is entered, its streams and staging are there. */
-void slr_graphs_try(struct slr_comm *c);
+/* A step of connecting: the communicator's context is entered, its streams are there; `memory`: a slot of its own. */
+void slr_graphs_try(struct slr_comm *c, CUdeviceptr memory);
 
 /* The device code that adds (kernels/scatter.h), for reduce-scatters and all-reduces. */
 enum { SLR_SUMS_CAN = 1, SLR_SUMS_STRICT = 2 }; /* it has the code; its sums are to be NCCL's (SLIPRING_STRICT) */

@@ -61,33 +61,58 @@ static void readers(const struct slr_comm *c, struct slr_staging_want *want, CUd
     want->device = near;
 }
 
-static enum slr_reason make_staging(struct slr_comm *c)
+static enum slr_reason make_staging(struct slr_comm *c, unsigned k)
 {
     CUdevice near[SLR_MAX_RANKS];
     struct slr_staging_want want = {
-        .slots = SLR_SLOTS, .slot = slr_get(SLR_S_SLOT_BYTES), .budget = slr_get(SLR_S_CACHE_BYTES)};
+        .slots = SLR_SLOTS, .slot = slr_slots_wanted(k), .budget = slr_get(SLR_S_CACHE_BYTES)};
     readers(c, &want, near);
     /* Communicators that have just ended hold theirs until their peers have ended them as well. */
     slr_deferred_for_room(want.slots * want.slot, want.budget, ROOM_WAIT_MS);
-    enum slr_status made = slr_staging_make(&c->shared.staging, &want);
+    enum slr_status made = slr_staging_make(&c->shared.staging[k], &want);
     if (made != SLR_OK)
         return made == SLR_ABSENT ? SLR_R_NO_VIRTUAL : SLR_R_NO_STAGING;
-    atomic_store(&c->link->staging, slr_staging_bytes(&c->shared.staging));
+    atomic_store(&c->link->of[k].staging, slr_staging_bytes(&c->shared.staging[k]));
     return SLR_R_RING;
 }
 
-enum slr_reason slr_connect_make(struct slr_comm *c, int *peer)
+/* Not the ring's: what other calls have there may wait for a peer, which may wait for this rank to connect. */
+static enum slr_reason open_stream(struct slr_comm *c, unsigned k)
 {
-    struct slr_post *post = &c->shared.control->post[c->rank];
+    CUstream *s = &c->link->of[k].stream;
+    return *s || SLR_CU(cuStreamCreateWithPriority, s, CU_STREAM_NON_BLOCKING, 0) == SLR_OK ? SLR_R_RING
+                                                                                            : SLR_R_DRIVER_CALL;
+}
+
+bool slr_connect_idle(const struct slr_comm *c, unsigned k)
+{
+    const CUstream s = c->link->of[k].stream;
+    return !s || slr_real.cuStreamQuery(s) != CUDA_ERROR_NOT_READY;
+}
+
+static void close_stream(struct slr_comm *c, unsigned k)
+{
+    CUstream *s = &c->link->of[k].stream;
+    if (*s)
+        slr_real.cuStreamDestroy(*s);
+    *s = NULL;
+}
+
+enum slr_reason slr_connect_make(struct slr_comm *c, unsigned k, int *peer)
+{
+    struct slr_linked *post = &c->shared.control->post[c->rank].linked[k];
+    const struct slr_staging *own = &c->shared.staging[k];
     *peer = c->rank;
     enum slr_reason r = open_ring(c);
-    if (r == SLR_R_RING && !atomic_load(&c->link->staging))
-        r = make_staging(c);
+    if (r == SLR_R_RING)
+        r = open_stream(c, k);
+    if (r == SLR_R_RING && !atomic_load(&c->link->of[k].staging))
+        r = make_staging(c, k);
     if (r != SLR_R_RING)
         return r;
-    slr_graphs_try(c);
-    post->slot = c->shared.staging.slot;
-    return slr_staging_export(&c->shared.staging, &post->staging) == SLR_OK ? SLR_R_RING : SLR_R_NO_IPC;
+    slr_graphs_try(c, own->far ? own->far : own->near);
+    post->slot = own->slot;
+    return slr_staging_export(own, &post->staging) == SLR_OK ? SLR_R_RING : SLR_R_NO_IPC;
 }
 
 /* ---- mapped ---- */
@@ -105,36 +130,38 @@ static enum slr_reason map_failed(struct slr_comm *c, int r, int *peer)
 
 /* The slot that all use is the smallest of all ranks': a rank short of memory has made smaller
  * ones. */
-static enum slr_reason map_peers(struct slr_comm *c, int *peer)
+static enum slr_reason map_peers(struct slr_comm *c, unsigned k, int *peer)
 {
     const struct slr_post *post = c->shared.control->post;
-    const struct slr_staging *own = &c->shared.staging;
-    c->lane->ring.slots[c->rank] = own->far ? own->far : own->near;
-    c->lane->ring.twin = own->far ? own->near : 0;
-    size_t slot = post[0].slot;
+    const struct slr_staging *own = &c->shared.staging[k];
+    struct slr_slots *slots = &c->lane->ring.slots[k];
+    slots->at[c->rank] = own->far ? own->far : own->near;
+    slots->twin = own->far ? own->near : 0;
+    size_t slot = post[0].linked[k].slot;
     for (int r = 1; r < c->nranks; r++)
-        slot = post[r].slot < slot ? post[r].slot : slot;
-    c->lane->ring.slot = slot;
+        slot = post[r].linked[k].slot < slot ? post[r].linked[k].slot : slot;
+    slots->bytes = slot;
     for (int r = 0; r < c->nranks; r++) {
         if (r == c->rank)
             continue;
         bool same = slr_shared_same_process(&c->shared, r);
-        if (slr_staging_import(&post[r].staging, same, &c->lane->ring.slots[r]) != SLR_OK)
+        if (slr_staging_import(&post[r].linked[k].staging, same, &slots->at[r]) != SLR_OK)
             return map_failed(c, r, peer);
-        c->imported[r] = !same;
+        c->imported[k][r] = !same;
     }
     return SLR_R_RING;
 }
 
 /* What the driver does not close stays imported, and `stuck` keeps this rank from saying CLOSED or
  * LEFT. */
-void slr_connect_unmap(struct slr_comm *c)
+void slr_connect_unmap(struct slr_comm *c, unsigned k)
 {
+    close_stream(c, k);
     for (int r = 0; r < c->nranks && r < SLR_MAX_RANKS; r++)
-        if (c->imported[r] && slr_staging_close(c->lane->ring.slots[r]))
-            c->imported[r] = false;
+        if (c->imported[k][r] && slr_staging_close(c->lane->ring.slots[k].at[r]))
+            c->imported[k][r] = false;
         else
-            c->shared.stuck |= c->imported[r];
+            c->shared.stuck |= c->imported[k][r];
 }
 
 /* ---- patterns ----
@@ -155,21 +182,22 @@ struct layout {
     size_t area;          /* of one writer in the second slot: they stand one behind the other there */
 };
 
-static struct layout layout_of(const struct slr_comm *c)
+static struct layout layout_of(const struct slr_comm *c, unsigned k)
 {
-    struct layout layout = {.area = c->lane->ring.slot / (size_t)c->nranks & ~(size_t)15};
+    const size_t slot = c->lane->ring.slots[k].bytes;
+    struct layout layout = {.area = slot / (size_t)c->nranks & ~(size_t)15};
     layout.bytes = layout.area < SAMPLE_BYTES ? layout.area : SAMPLE_BYTES;
     layout.count = layout.area / layout.bytes < SAMPLES ? (unsigned)(layout.area / layout.bytes) : SAMPLES;
-    layout.stride = c->lane->ring.slot / layout.count & ~(size_t)15;
+    layout.stride = slot / layout.count & ~(size_t)15;
     return layout;
 }
 
 /* Sample number `sample` of the pattern that `owner` writes in this epoch. */
-static void pattern(const struct slr_comm *c, int owner, unsigned sample, char *out, size_t bytes)
+static void pattern(const struct slr_comm *c, unsigned k, int owner, unsigned sample, char *out, size_t bytes)
 {
-    uint32_t epoch = slr_link_epoch(atomic_load(slr_connect_word(c)));
-    uint64_t seed =
-        slr_mix(c->shared.control->post[owner].process, (uint64_t)epoch << 32 | (uint64_t)owner << 8 | sample);
+    uint32_t epoch = slr_link_epoch(atomic_load(slr_connect_word(c, k)));
+    uint64_t seed = slr_mix(c->shared.control->post[owner].process,
+                            (uint64_t)epoch << 32 | (uint64_t)k << 24 | (uint64_t)owner << 8 | sample);
     for (size_t at = 0; at < bytes; at += sizeof seed) {
         seed = slr_mix(seed, at);
         memcpy(out + at, &seed, bytes - at < sizeof seed ? bytes - at : sizeof seed);
@@ -177,32 +205,34 @@ static void pattern(const struct slr_comm *c, int owner, unsigned sample, char *
 }
 
 /* The area of one writer in slots that begin at `slots`. */
-static CUdeviceptr area(const struct slr_comm *c, CUdeviceptr slots, int writer)
+static CUdeviceptr area(const struct slr_comm *c, unsigned k, CUdeviceptr slots, int writer)
 {
-    return slots + c->lane->ring.slot + (size_t)writer * layout_of(c).area;
+    return slots + c->lane->ring.slots[k].bytes + (size_t)writer * layout_of(c, k).area;
 }
 
 /* Own slots as ranks of the peer's kind see them. */
-static CUdeviceptr own_for(const struct slr_comm *c, int peer)
+static CUdeviceptr own_for(const struct slr_comm *c, unsigned k, int peer)
 {
-    return slr_shared_same_process(&c->shared, peer) ? c->shared.staging.near : c->shared.staging.far;
+    const struct slr_staging *own = &c->shared.staging[k];
+    return slr_shared_same_process(&c->shared, peer) ? own->near : own->far;
 }
 
 /* Copies the samples between two places that they stand in, `from_stride` and `to_stride` apart. */
-static enum slr_status copy(struct slr_comm *c, CUdeviceptr to, size_t to_stride, CUdeviceptr from, size_t from_stride)
+static enum slr_status copy(struct slr_comm *c, unsigned k, CUdeviceptr to, size_t to_stride, CUdeviceptr from,
+                            size_t from_stride)
 {
-    struct layout layout = layout_of(c);
+    struct layout layout = layout_of(c, k);
     for (unsigned i = 0; i < layout.count; i++)
-        SLR_TRY(SLR_CU(cuMemcpyAsync, to + i * to_stride, from + i * from_stride, layout.bytes, c->lane->ring.pull));
+        SLR_TRY(SLR_CU(cuMemcpyAsync, to + i * to_stride, from + i * from_stride, layout.bytes, c->link->of[k].stream));
     return SLR_OK;
 }
 
 /* Until the copies are done, but not longer than the ranks connect: what another communicator has
  * queued may stand before them, and wait for a peer. */
-static enum slr_status drain(struct slr_comm *c, enum slr_status s)
+static enum slr_status drain(struct slr_comm *c, unsigned k, enum slr_status s)
 {
-    while (s == SLR_OK && slr_link_state(atomic_load(slr_connect_word(c))) == SLR_LINK_CONNECTING) {
-        CUresult r = slr_real.cuStreamQuery(c->lane->ring.pull);
+    while (s == SLR_OK && slr_link_state(atomic_load(slr_connect_word(c, k))) == SLR_LINK_CONNECTING) {
+        CUresult r = slr_real.cuStreamQuery(c->link->of[k].stream);
         if (r != CUDA_ERROR_NOT_READY)
             return slr_cu_status(r, "cuStreamQuery");
         nanosleep(&(struct timespec){.tv_nsec = 20000}, NULL);
@@ -228,53 +258,55 @@ static void free_host(char *host, enum slr_status done)
 }
 
 /* Into every mapping that peers may read: they must find it whichever of them they have. */
-static enum slr_reason write_pattern(struct slr_comm *c)
+static enum slr_reason write_pattern(struct slr_comm *c, unsigned k)
 {
-    struct layout layout = layout_of(c);
+    const struct slr_slots *slots = &c->lane->ring.slots[k];
+    struct layout layout = layout_of(c, k);
     char *host = malloc(layout.count * layout.bytes);
     if (!host)
         return SLR_R_NO_STAGING;
     for (unsigned i = 0; i < layout.count; i++)
-        pattern(c, c->rank, i, host + i * layout.bytes, layout.bytes);
-    enum slr_status done =
-        copy(c, c->lane->ring.slots[c->rank], layout.stride, (CUdeviceptr)(uintptr_t)host, layout.bytes);
-    if (done == SLR_OK && c->lane->ring.twin)
-        done = copy(c, c->lane->ring.twin, layout.stride, (CUdeviceptr)(uintptr_t)host, layout.bytes);
-    done = drain(c, done);
+        pattern(c, k, c->rank, i, host + i * layout.bytes, layout.bytes);
+    enum slr_status done = copy(c, k, slots->at[c->rank], layout.stride, (CUdeviceptr)(uintptr_t)host, layout.bytes);
+    if (done == SLR_OK && slots->twin)
+        done = copy(c, k, slots->twin, layout.stride, (CUdeviceptr)(uintptr_t)host, layout.bytes);
+    done = drain(c, k, done);
     free_host(host, done);
     return done == SLR_OK ? SLR_R_RING : SLR_R_NO_IPC;
 }
 
-enum slr_reason slr_connect_map(struct slr_comm *c, int *peer)
+enum slr_reason slr_connect_map(struct slr_comm *c, unsigned k, int *peer)
 {
     *peer = c->rank;
-    enum slr_reason r = map_peers(c, peer);
-    return r == SLR_R_RING ? write_pattern(c) : r;
+    enum slr_reason r = map_peers(c, k, peer);
+    return r == SLR_R_RING ? write_pattern(c, k) : r;
 }
 
 /* Compares what has arrived at `at` with the pattern of `owner`. *differs: whether it is
  * another. */
-static enum slr_status compare_sample(struct slr_comm *c, CUdeviceptr at, int owner, unsigned sample, bool *differs)
+static enum slr_status compare_sample(struct slr_comm *c, unsigned k, CUdeviceptr at, int owner, unsigned sample,
+                                      bool *differs)
 {
-    struct layout layout = layout_of(c);
+    struct layout layout = layout_of(c, k);
     char want[SAMPLE_BYTES], *have = malloc(layout.bytes);
     if (!have)
         return SLR_NOMEM;
-    enum slr_status done = drain(c, SLR_CU(cuMemcpyAsync, (CUdeviceptr)(uintptr_t)have, at + sample * layout.bytes,
-                                           layout.bytes, c->lane->ring.pull));
+    enum slr_status done = drain(c, k,
+                                 SLR_CU(cuMemcpyAsync, (CUdeviceptr)(uintptr_t)have, at + sample * layout.bytes,
+                                        layout.bytes, c->link->of[k].stream));
     if (done == SLR_OK) {
-        pattern(c, owner, sample, want, layout.bytes);
+        pattern(c, k, owner, sample, want, layout.bytes);
         *differs = memcmp(want, have, layout.bytes) != 0;
     }
     free_host(have, done);
     return done;
 }
 
-static enum slr_reason compare(struct slr_comm *c, CUdeviceptr at, int owner, const char *how)
+static enum slr_reason compare(struct slr_comm *c, unsigned k, CUdeviceptr at, int owner, const char *how)
 {
     bool differs = false;
-    for (unsigned i = 0; i < layout_of(c).count && !differs; i++)
-        if (compare_sample(c, at, owner, i, &differs) != SLR_OK)
+    for (unsigned i = 0; i < layout_of(c, k).count && !differs; i++)
+        if (compare_sample(c, k, at, owner, i, &differs) != SLR_OK)
             return SLR_R_NO_IPC;
     if (!differs)
         return SLR_R_RING;
@@ -283,25 +315,28 @@ static enum slr_reason compare(struct slr_comm *c, CUdeviceptr at, int owner, co
     return SLR_R_P2P_CORRUPTS;
 }
 
-/* By the way that gathers will take: into memory of this device, on the stream of the pulls. */
-static enum slr_reason pull(struct slr_comm *c, int r)
+/* By the way that gathers will take: into memory of this device. */
+static enum slr_reason pull(struct slr_comm *c, unsigned k, int r)
 {
-    struct layout layout = layout_of(c);
-    CUdeviceptr to = area(c, c->lane->ring.slots[c->rank], c->rank);
-    enum slr_status done = copy(c, to, layout.bytes, c->lane->ring.slots[r], layout.stride);
-    return done == SLR_OK ? compare(c, to, r, "pull") : SLR_R_NO_IPC;
+    const struct slr_slots *slots = &c->lane->ring.slots[k];
+    struct layout layout = layout_of(c, k);
+    CUdeviceptr to = area(c, k, slots->at[c->rank], c->rank);
+    enum slr_status done = copy(c, k, to, layout.bytes, slots->at[r], layout.stride);
+    return done == SLR_OK ? compare(c, k, to, r, "pull") : SLR_R_NO_IPC;
 }
 
-enum slr_reason slr_connect_try(struct slr_comm *c, int *peer)
+enum slr_reason slr_connect_try(struct slr_comm *c, unsigned k, int *peer)
 {
-    struct layout layout = layout_of(c);
+    const struct slr_slots *slots = &c->lane->ring.slots[k];
+    struct layout layout = layout_of(c, k);
     enum slr_reason why = SLR_R_RING;
     /* Each rank begins with the next one, so that they do not all read from rank 0 first. */
     for (int step = 1; step < c->nranks && why == SLR_R_RING; step++) {
         int r = *peer = (c->rank + step) % c->nranks;
-        why = pull(c, r);
-        if (why == SLR_R_RING && drain(c, copy(c, area(c, c->lane->ring.slots[r], c->rank), layout.bytes,
-                                               c->lane->ring.slots[c->rank], layout.stride)) != SLR_OK)
+        why = pull(c, k, r);
+        if (why == SLR_R_RING && drain(c, k,
+                                       copy(c, k, area(c, k, slots->at[r], c->rank), layout.bytes, slots->at[c->rank],
+                                            layout.stride)) != SLR_OK)
             why = SLR_R_NO_IPC;
     }
     return why;
@@ -309,12 +344,14 @@ enum slr_reason slr_connect_try(struct slr_comm *c, int *peer)
 
 /* Compares what the peers have pushed. Their pushes are complete: each waited for them before it said
  * TRIED. */
-enum slr_reason slr_connect_check(struct slr_comm *c, int *peer)
+enum slr_reason slr_connect_check(struct slr_comm *c, unsigned k, int *peer)
 {
     enum slr_reason why = SLR_R_RING;
     for (int step = 1; step < c->nranks && why == SLR_R_RING; step++) {
         int r = *peer = (c->rank + step) % c->nranks;
-        why = compare(c, area(c, own_for(c, r), r), r, "push");
+        why = compare(c, k, area(c, k, own_for(c, k, r), r), r, "push");
     }
+    if (why == SLR_R_RING)
+        close_stream(c, k);
     return why;
 }

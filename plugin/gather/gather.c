@@ -10,6 +10,7 @@
 #include "cache/pools.h"
 #include "plugin/comm/call.h"
 #include "plugin/comm/watch.h"
+#include "plugin/connect/connect.h"
 #include "plugin/memory/exports.h"
 #include "plugin/pending/order.h"
 #include "plugin/pending/pending_state.h"
@@ -117,9 +118,9 @@ static enum slr_status run_ring(const struct slr_call *call, const struct slr_pl
 static struct slr_plan plan_of(const struct slr_lane *lane, size_t shard)
 {
     struct slr_pending *p = lane->pending;
-    if (p->plan.shard != shard || p->slot != lane->ring.slot)
-        p->plan = slr_plan_make(shard, lane->ring.nranks, lane->ring.slot, (uint32_t)slr_get(SLR_S_CHUNKS));
-    p->slot = lane->ring.slot;
+    if (p->plan.shard != shard || p->slot != lane->ring.slots[p->plan.slots].bytes)
+        p->plan = slr_gather_plan(lane->comm, shard);
+    p->slot = lane->ring.slots[p->plan.slots].bytes;
     return p->plan;
 }
 

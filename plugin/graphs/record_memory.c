@@ -130,14 +130,14 @@ static void find_stand_ins(struct slr_comm *c, const struct slr_recorded_gather 
     /* Ranks of one process can only share virtual memory (cache/staging.h). */
     const bool wanted =
         slr_shared_any_in_one_process(&c->shared) || slr_export_virtual(g->block[0]) || slr_export_virtual(g->block[1]);
-    *stand_ins = (struct slr_stand_ins){.bytes = c->lane->ring.slot};
+    *stand_ins = (struct slr_stand_ins){.bytes = c->lane->ring.slots[g->plan.slots].bytes};
     slr_lane_lock(c->lane);
     for (int r = 0; r < c->nranks; r++) {
         size_t bytes = 0;
         if (r == c->rank)
             continue;
         if (!slr_shared_same_process(&c->shared, r))
-            stand_ins->at[SLR_MEMORY_PLAIN][r] = c->lane->ring.slots[r];
+            stand_ins->at[SLR_MEMORY_PLAIN][r] = c->lane->ring.slots[g->plan.slots].at[r];
         stand_ins->at[SLR_MEMORY_VIRTUAL][r] = stand_in(c, r, wanted, &bytes);
         if (bytes && bytes < stand_ins->bytes)
             stand_ins->bytes = bytes;

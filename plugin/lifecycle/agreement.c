@@ -111,6 +111,7 @@ static void fill_post(struct slr_comm *c, struct slr_post *post)
     post->p2p_off = p2p_off();
     post->captures = slr_graphs_may();
     post->sums = slr_sums_post(c);
+    post->slots_given = slr_settings()->given[SLR_S_SLOT_BYTES];
     post->tries = slr_trials_prepare(c);
     for (int i = 0; i < SLR_S_COUNT; i++)
         post->settings[i] = slr_setting_rows[i].scope == SLR_SCOPE_UNIFORM ? slr_settings()->num[i] : 0;
@@ -224,7 +225,8 @@ static void step_judge(struct slr_init *init, uint64_t deadline)
         return;
     }
     c->put = slr_transfer_put(c); /* from what all have posted, so equal on all ranks */
-    slr_trials_open(c);           /* likewise */
+    c->slots_given = slr_slots_any_given(c);
+    slr_trials_open(c); /* likewise */
     atomic_store(&c->shared.control->post[c->rank].state, SLR_RANK_READY);
 }
 

@@ -88,6 +88,7 @@ void slr_comm_reap_orphans(void)
 
 void slr_comm_dispose(struct slr_comm *c)
 {
+    slr_connect_tell_held(c);
     slr_places_dispose(c);
     slr_late_drop(c);
     slr_timeline_dispose(c); /* before the context goes: it holds events of it */

@@ -7,6 +7,7 @@
 #include "plugin/bootstrap/oob.h"
 #include "plugin/comm/comm.h"
 #include "plugin/comm/lane.h"
+#include "plugin/connect/connect.h"
 #include "plugin/lifecycle/lifecycle_impl.h"
 #include "plugin/lifecycle/lifecycle.h"
 #include "plugin/memory/exports.h"
@@ -25,9 +26,10 @@ void slr_plugin_after_fork_child(void)
     slr_oob_after_fork();
 }
 
-static void end_places(struct slr_comm *c, void *ctx)
+static void tell_end(struct slr_comm *c, void *ctx)
 {
     (void)ctx;
+    slr_connect_tell_held(c);
     slr_places_end(c);
 }
 
@@ -54,7 +56,7 @@ void slr_plugin_at_exit(void)
     slr_threads_stop();
     slr_tune_keep_end();
     tell_trials();
-    slr_comm_each(end_places, NULL);
+    slr_comm_each(tell_end, NULL);
     slr_counters_log();
     slr_block_log_stats();
     slr_closing_say();

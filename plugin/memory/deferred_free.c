@@ -56,13 +56,14 @@ static void unmap(struct slr_shared *s)
 static void release(struct slr_shared *s)
 {
     slr_device_freeing(1);
-    if (slr_shared_gone(s))
-        slr_staging_forget(&s->staging);
+    for (unsigned k = 0; k < SLR_SLOT_CLASSES && slr_shared_gone(s); k++)
+        slr_staging_forget(&s->staging[k]);
     if (s->ctx && slr_shared_enter(s) == SLR_OK) {
         if (s->registered)
             slr_cu_status(slr_real.cuMemHostUnregister((char *)s->control + slr_control_flags_at(s->nranks)),
                           "cuMemHostUnregister");
-        slr_staging_free(&s->staging);
+        for (unsigned k = 0; k < SLR_SLOT_CLASSES; k++)
+            slr_staging_free(&s->staging[k]);
         for (int i = 0; i < SLR_EXPORTS; i++)
             if (s->pinned[i])
                 slr_block_unpin(s->pinned[i]);

@@ -13,7 +13,7 @@
 /* The words are registered when the ranks have been connected once, and stay so. */
 static int take_word(struct slr_comm *c)
 {
-    if (atomic_load(&c->turns_off) || !atomic_load(&c->link->checked))
+    if (atomic_load(&c->turns_off) || !atomic_load(&c->link->once))
         return SLR_NO_WORD;
     const unsigned at = atomic_fetch_add(&c->turns, 1) % SLR_TURNS;
     struct slr_turn *t = slr_turn(c->lane->ring.flags, c->nranks, c->rank, at);

@@ -343,7 +343,7 @@ static bool produce(struct slr_comm *c, const struct slr_gemm *gemm, CUstream st
                     int64_t quantum)
 {
     const bool captured = slr_stream_may_capture(stream);
-    const size_t most = slr_scatter_most(&c->lane->ring); /* 0: it is being connected */
+    const size_t most = slr_scatter_room(c, pair->shard); /* 0: it is being connected */
     if (most && pair->shard > most)                       /* its parts would not be sent */
         return false;
     if (captured && pair->copied) /* captured.c looks for C itself */

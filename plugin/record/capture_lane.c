@@ -96,15 +96,12 @@ static struct slr_capture_lane *new_lane(struct slr_comm *c)
     return r;
 }
 
-/* The words and the staging may be others than in the capture before. */
+/* The words may be others than in the capture before. */
 static void begin(struct slr_capture_lane *r, const struct slr_ring *from, unsigned long long capture)
 {
     struct slr_ring *ring = &r->lane.ring;
     ring->flags = from->flags;
     ring->dflags = from->dflags;
-    ring->slot = from->slot;
-    memcpy(ring->slots, from->slots, sizeof ring->slots);
-    ring->twin = from->twin;
     ring->now.carrying = ring->now.restated = ring->behind = false;
     ring->entries = 0;
     memset(&r->order, 0, sizeof r->order);
@@ -140,9 +137,19 @@ static struct slr_capture_lane *serve(struct slr_comm *c, unsigned long long cap
     return r;
 }
 
-struct slr_lane *slr_capture_lane_of(struct slr_comm *c, unsigned long long capture)
+/* Those that a call is about to use, as others may be about to be connected. */
+static void know_slots(struct slr_slots *to, const struct slr_slots *from)
+{
+    atomic_store(&to->bytes, atomic_load(&from->bytes));
+    memcpy(to->at, from->at, sizeof to->at);
+    to->twin = from->twin;
+}
+
+struct slr_lane *slr_capture_lane_of(struct slr_comm *c, unsigned long long capture, unsigned slots)
 {
     struct slr_capture_lane *r = serve(c, capture);
+    if (r)
+        know_slots(&r->lane.ring.slots[slots], &c->lane->ring.slots[slots]);
     return r ? &r->lane : NULL;
 }
 

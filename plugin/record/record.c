@@ -85,7 +85,7 @@ enum slr_status slr_recording_open(struct slr_recording *x, const struct slr_cal
     SLR_TRY(call->flow->capture->prepare(c, &x->g, &x->stand_ins));
     x->prepared = true;
     x->g.nodes.stand_ins = &x->stand_ins;
-    x->lane = slr_capture_lane_of(c, x->capture);
+    x->lane = slr_capture_lane_of(c, x->capture, x->g.plan.slots);
     return x->lane ? SLR_OK : SLR_NOMEM;
 }
 
@@ -164,8 +164,7 @@ enum slr_reason slr_record_call(struct slr_call *call, ncclResult_t *r)
     struct slr_comm *c = call->comm;
     if (!is_chosen(call) || !is_for_the_ring(call))
         return SLR_R_CAPTURE;
-    enum slr_reason connected = SLR_R_RING;
-    slr_connect(&c, &connected, 1); /* until recorded.c lets it go, or: */
+    enum slr_reason connected = slr_connect(c, slr_call_slots(call)); /* until recorded.c lets it go, or: */
     if (connected == SLR_R_RING)
         connected = may_be(call);
     if (connected != SLR_R_RING) {

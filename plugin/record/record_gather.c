@@ -9,6 +9,7 @@
 #include "cache/blocks.h"
 #include "plugin/comm/call.h"
 #include "plugin/comm/lane.h"
+#include "plugin/connect/connect.h"
 #include "plugin/gather/gather.h"
 #include "plugin/graphs/recorded.h"
 #include "plugin/memory/exports.h"
@@ -60,7 +61,7 @@ static enum slr_status put(struct slr_lane *lane, const struct slr_call *call, s
 
 static enum slr_status prepare(struct slr_comm *c, struct slr_recorded_gather *g, struct slr_stand_ins *stand_ins)
 {
-    g->plan = slr_plan_make(g->shard, c->nranks, c->lane->ring.slot, (uint32_t)slr_get(SLR_S_CHUNKS));
+    g->plan = slr_gather_plan(c, g->shard);
     return slr_record_memory_find(c, g, stand_ins);
 }
 

@@ -28,7 +28,7 @@ ncclResult_t slr_recording_close(struct slr_recording *x, enum slr_status s);
 /* ---- capture_lane.c ---- */
 
 /* The lane of the communicator's that serves the capture. NULL: none could be made. */
-struct slr_lane *slr_capture_lane_of(struct slr_comm *c, unsigned long long capture);
+struct slr_lane *slr_capture_lane_of(struct slr_comm *c, unsigned long long capture, unsigned slots);
 
 /* Under its lock: a call of the capture begins; true: it is the first one. And: the ring's streams are in the
  * capture. */

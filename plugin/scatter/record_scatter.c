@@ -3,6 +3,7 @@
 #include "kernels/timing.h"
 #include "plugin/comm/call.h"
 #include "plugin/comm/lane.h"
+#include "plugin/connect/connect.h"
 #include "plugin/produce/product_parts.h"
 #include "plugin/scatter/scatter.h"
 
@@ -89,9 +90,9 @@ static enum slr_status put(struct slr_lane *lane, const struct slr_call *call, s
 /* It has none that peers have to map. */
 static enum slr_status prepare(struct slr_comm *c, struct slr_recorded_gather *g, struct slr_stand_ins *stand_ins)
 {
-    (void)c;
     (void)stand_ins;
     g->plan = slr_scatter_plan(g->shard);
+    g->plan.slots = slr_scatter_slots(c, g->shard);
     return SLR_OK;
 }
 

@@ -75,7 +75,7 @@ enum slr_reason slr_scatter_choose(struct slr_call *call)
 
 static size_t most_of(const struct slr_call *call)
 {
-    return slr_scatter_most(&call->comm->lane->ring);
+    return slr_scatter_room(call->comm, call->shard);
 }
 
 /* All pieces are put into the streams' queues before the next rank's call may come, when one thread makes the calls of
@@ -151,6 +151,7 @@ static enum slr_status by_pieces(const struct slr_call *call, struct slr_scatter
         s.recv = all->recv + at;
         s.all = all->all ? all->all + at : 0;
         s.plan = slr_scatter_plan(bytes);
+        s.plan.slots = all->plan.slots;
         lengths(call, at, bytes, s.length);
         s.part = part;
         s.parts = plain_parts(call, &s.plan, s.length, part);
@@ -175,7 +176,8 @@ void slr_scatter_describe(const struct slr_call *call, const struct slr_product 
                           struct slr_scatter_part plain[SLR_PLAIN_PARTS * SLR_MAX_RANKS], struct slr_scatter *s)
 {
     const struct slr_comm *c = call->comm;
-    const struct slr_ring *ring = &c->lane->ring;
+    const unsigned k = slr_scatter_slots(c, call->shard);
+    const struct slr_slots *slots = &c->lane->ring.slots[k];
     *s = (struct slr_scatter){.send = (CUdeviceptr)(uintptr_t)call->send,
                               .recv = (CUdeviceptr)(uintptr_t)call->recv,
                               .stride = call->shard,
@@ -184,6 +186,7 @@ void slr_scatter_describe(const struct slr_call *call, const struct slr_product 
                               .divisor = slr_scatter_divisor(call),
                               .reduce = slr_sums_of(c),
                               .part = p ? p->part : plain};
+    s->plan.slots = k;
     lengths(call, 0, call->shard, s->length);
     s->parts = p ? p->parts : plain_parts(call, &s->plan, s->length, plain);
     if (call->flow->kind->gets_all) {
@@ -192,7 +195,7 @@ void slr_scatter_describe(const struct slr_call *call, const struct slr_product 
     }
     slr_scatter_type(call->type, &s->type);
     for (int r = 0; r < c->nranks; r++)
-        s->arrives[r] = ring->twin && slr_shared_same_process(&c->shared, r) ? ring->twin : ring->slots[c->rank];
+        s->arrives[r] = slots->twin && slr_shared_same_process(&c->shared, r) ? slots->twin : slots->at[c->rank];
 }
 
 /* Of an all-reduce that nothing stands before but its GEMM, or the copy behind that, which is not over yet, and GEMMs

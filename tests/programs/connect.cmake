@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # Connecting (plugin/connect/connect.h): when device memory is taken and given back, what a communicator finds out first, and ranks of one process.
-foreach(program memory order reset threads)
+foreach(program memory order reset slots threads)
   program(connect_${program} connect_${program}.c LIBS player ranks cudart nccl)
 endforeach()
 
@@ -85,6 +85,37 @@ run(connect_order_refused 120 ${connect} --set SOFTGPU_P2P_BROKEN=1 --set SLIPRI
   --hasnt "\"event\":\"substitute\"" PROCESSES 2 LAUNCH --seconds 60 PLAY connect_order refused)
 run(connect_order_abort 120 ${connect} PROCESSES 2 LAUNCH --seconds 60 --cont-after 4000 PLAY connect_order abort)
 
+# Slots of several sizes. With the sizes that they have, and with far smaller ones, for which a test needs less memory.
+set(slots ${connect} --set SLIPRING_REDUCE_SCATTER=always --set SLIPRING_ALL_REDUCE=always --set SLIPRING_TRIALS=0 --set SLIPRING_GRAPHS=on)
+set(sizes --has "\"event\":\"connected\".*\"slot_bytes\":1048576,.*\"times\":1" --has "\"event\":\"connected\".*\"slot_bytes\":4194304,"
+  --has "\"event\":\"connected\".*\"slot_bytes\":16777216,")
+set(exact --hasnt "communicator_failed|capture_failed|\"event\":\"pass\"|\"decision\":\"pass\"")
+run(connect_slots_grows 120 ${slots} ${sizes} ${exact} PROCESSES 2 LAUNCH --seconds 90 PLAY connect_slots grows 1048576)
+foreach(scenario crossed held graphs_at_once)
+  run(connect_slots_${scenario}_large 120 ${slots} ${exact} PROCESSES 2 LAUNCH --seconds 90 PLAY connect_slots ${scenario} 1048576)
+endforeach()
+set(4k WITH slots_small ${slots})
+set(small_sizes --has "\"event\":\"connected\".*\"slot_bytes\":4096,\"staging_bytes\":8192," --has "\"slot_bytes\":65536,")
+foreach(n 2 3 4)
+  run(connect_slots_grows_${n} 120 ${4k} ${small_sizes} ${exact} PROCESSES ${n} LAUNCH --seconds 60 PLAY connect_slots grows 4096)
+  run(connect_slots_staged_${n} 120 ${4k} --set SLIPRING_ZERO_COPY=off ${exact} PROCESSES ${n} LAUNCH --seconds 60 PLAY connect_slots grows 4096)
+endforeach()
+foreach(scenario crossed held graphs graphs_at_once)
+  run(connect_slots_${scenario} 120 ${4k} ${exact} PROCESSES 3 LAUNCH --seconds 60 PLAY connect_slots ${scenario} 4096)
+  run(connect_slots_${scenario}_staged 120 ${4k} ${exact} --set SLIPRING_ALLOC_MIN=1G PROCESSES 3 LAUNCH --seconds 60
+    PLAY connect_slots ${scenario} 4096)
+endforeach()
+# What a rank has set holds for all. Of one that is short of memory all slots are smaller; or there are none, and what needs them is NCCL's.
+run(connect_slots_given 120 ${4k} ${exact} --hasnt "\"event\":\"connected\".*\"slot_bytes\":(4096|16384|65536|262144)," PROCESSES 3
+  LAUNCH --seconds 60 --rank 1 SLIPRING_SLOT_BYTES=40K PLAY connect_slots grows 4096)
+run(connect_slots_shrunk 120 ${4k} --has staging_shrunk --has "\"event\":\"substitute\".*\"shard\":14332," --hasnt "communicator_failed|slots_refused"
+  PROCESSES 3 LAUNCH --seconds 60 --rank 1 SLIPRING_CACHE_BYTES=32K PLAY connect_slots grows 4096)
+run(connect_slots_refused 120 ${4k} --has "\"event\":\"slots_refused\".*\"crank\":0.*\"reason\":\"no_staging\",\"peer\":1"
+  --has "\"event\":\"substitute\".*\"shard\":2048," --has "\"event\":\"pass\".*\"shard\":14332,.*\"reason\":\"no_staging\""
+  --hasnt "communicator_failed|\"decision\":\"pass\"" PROCESSES 3 LAUNCH --seconds 60 --rank 1 SLIPRING_CACHE_BYTES=8K PLAY connect_slots grows 4096)
+run(connect_slots_killed 120 ${4k} --has "\"event\":\"slots_refused\".*\"reason\":\"peer_died\",\"peer\":1" PROCESSES 3 LAUNCH --seconds 60 --end 1 kill
+  PLAY connect_slots killed 4096)
+
 # Mutants: without one of the checks, the test that is about it fails.
 set(fails sh -c "! \"$@\" >/dev/null 2>&1" sh)
 run(connect_near_cumemalloc_caught 60 WITH connect_near_cumemalloc ${fails} ${connect} --set SOFTGPU_TIES=1 --set SLIPRING_PROTOCOL=pull
@@ -100,3 +131,14 @@ run(connect_vote_not_idle_caught 60 WITH connect_vote_not_idle ${fails} ${connec
   PLAY connect_memory ahead 1)
 run(connect_free_not_waited_caught 60 WITH connect_free_not_waited ${fails} ${connect} ${device} PROCESSES 3 LAUNCH --seconds 10
   PLAY connect_memory used 8)
+set(faulty ${slots} ${exact})
+set(faulty_refused ${slots} --hasnt "\"decision\":\"pass\"")
+run(connect_slots_on_pull_caught 60 WITH slots_on_pull ${fails} ${faulty} PROCESSES 2 LAUNCH --seconds 25 PLAY connect_slots held 4096)
+run(connect_slots_refuse_all_caught 60 WITH slots_refuse_all ${fails} ${faulty_refused} PROCESSES 3 LAUNCH --seconds 15
+  --rank 1 SLIPRING_CACHE_BYTES=8K PLAY connect_slots grows 4096)
+run(connect_slots_given_here_caught 60 WITH slots_given_here ${fails} ${faulty} PROCESSES 3 LAUNCH --seconds 25 --rank 1 SLIPRING_SLOT_BYTES=40K
+  PLAY connect_slots grows 4096)
+run(connect_slots_overrun_caught 60 WITH slots_overrun ${fails} ${faulty} --set SLIPRING_ZERO_COPY=off PROCESSES 2 LAUNCH --seconds 25
+  PLAY connect_slots grows 4096)
+run(connect_slots_of_begin_caught 60 WITH slots_of_begin ${fails} ${faulty} --set SLIPRING_ALLOC_MIN=1G PROCESSES 2 LAUNCH --seconds 25
+  PLAY connect_slots graphs_at_once 4096)

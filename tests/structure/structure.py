@@ -152,7 +152,7 @@ USES = {
     'plugin/pending': 'base cache kernels util comm graphs',
     'plugin/passed': 'base cache kernels comm connect tuner produce pending',
     'plugin/transfer': 'base cache kernels comm memory passed',
-    'plugin/gather': 'base cache kernels comm memory trials produce pending passed transfer',
+    'plugin/gather': 'base cache kernels comm memory connect trials produce pending passed transfer',
     'plugin/fuse': 'base kernels util comm trials produce pending passed',
     'plugin/record': 'base cache kernels comm memory connect timeline trials graphs pending passed transfer gather',
     'plugin/scatter': 'base kernels abi comm connect timeline trials produce graphs pending gather record',

@@ -162,10 +162,11 @@ static void build(struct world *w)
     }
     for (int r = 0; r < w->n; r++) {
         struct slr_ring *ring = &w->ring[r];
-        *ring = (struct slr_ring){
-            .rank = r, .nranks = w->n, .flags = w->flags, .dflags = (CUdeviceptr)(uintptr_t)w->flags, .slot = w->slot};
+        *ring =
+            (struct slr_ring){.rank = r, .nranks = w->n, .flags = w->flags, .dflags = (CUdeviceptr)(uintptr_t)w->flags};
+        ring->slots[0].bytes = w->slot;
         for (int o = 0; o < w->n; o++)
-            ring->slots[o] = (CUdeviceptr)(uintptr_t)w->slots[o];
+            ring->slots[0].at[o] = (CUdeviceptr)(uintptr_t)w->slots[o];
         for (int o = 0; o < w->n; o++) {
             atomic_store(&ring->expected[o], slr_ready_value(w->start, 0));
             atomic_store(&ring->corrected[o], slr_ready_value(w->start, 0));

@@ -192,8 +192,16 @@ static void add_communicator(struct model *m, struct member *b, const struct log
 
 static void add_connected(struct member *b, const struct log_record *r)
 {
-    b->slot_bytes = (uint64_t)r->num[F_SLOT_BYTES];
+    const uint64_t slot = (uint64_t)r->num[F_SLOT_BYTES];
+    b->slot_bytes = slot > b->slot_bytes ? slot : b->slot_bytes;
     b->staging_bytes = (uint64_t)r->num[F_STAGING_BYTES];
+}
+
+static void add_held(struct member *b, const struct log_record *r)
+{
+    b->staging_bytes = (uint64_t)r->num[F_STAGING_BYTES];
+    b->mapped_bytes = (uint64_t)r->num[F_MAPPED_BYTES];
+    b->exported_bytes = (uint64_t)r->num[F_EXPORTED_BYTES];
 }
 
 static void add_shape(struct model *m, struct member *b, const struct log_record *r)
@@ -332,6 +340,9 @@ static void add_to_member(struct model *m, uint32_t process, const struct log_re
         break;
     case E_CONNECTED:
         add_connected(b, r);
+        break;
+    case E_HELD:
+        add_held(b, r);
         break;
     case E_PLACE:
         model_add_place(m, b, r);

@@ -183,7 +183,7 @@ struct member {
     int32_t peer;       /* because of which rank; -1 none */
     struct failure failure;
     const char *device, *device_name;
-    uint64_t slot_bytes, staging_bytes, every;
+    uint64_t slot_bytes, staging_bytes, mapped_bytes, exported_bytes, every;
     uint64_t dropped, failed, unfinished; /* traced gathers that are not in the log; spans that are not, see `cut` */
     uint64_t cut;
 

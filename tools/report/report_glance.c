@@ -223,7 +223,7 @@ static void put_settings(struct report *r, struct table *t)
     }
     if (slot > 0) {
         row(t, "Staging slots");
-        table_cell(t, "%s each, two for each rank of a communicator", form_bytes(bytes, (double)slot));
+        table_cell(t, "up to %s each, two of a size for each rank of a communicator", form_bytes(bytes, (double)slot));
     }
 }
 

@@ -35,6 +35,23 @@ bool top_rank_runs(const struct top *t, const struct top_block *b, int rank)
     return strcmp(top_rank_state(t, b, rank), "runs") == 0;
 }
 
+/* The word of its slots that are furthest. */
+static uint64_t furthest(const struct slr_control *control)
+{
+    static const int rank[] = {[SLR_LINK_DISCONNECTED] = 0,
+                               [SLR_LINK_REFUSED] = 1,
+                               [SLR_LINK_RELEASING] = 2,
+                               [SLR_LINK_CONNECTED] = 3,
+                               [SLR_LINK_CONNECTING] = 4};
+    uint64_t most = atomic_load(&control->link[0]);
+    for (unsigned k = 1; k < SLR_SLOT_CLASSES; k++) {
+        const uint64_t word = atomic_load(&control->link[k]);
+        if (slr_link_state(word) <= SLR_LINK_REFUSED && rank[slr_link_state(word)] > rank[slr_link_state(most)])
+            most = word;
+    }
+    return most;
+}
+
 const char *top_block_state(const struct top_block *b)
 {
     static const char *const words[] = {
@@ -43,7 +60,7 @@ const char *top_block_state(const struct top_block *b)
         [SLR_LINK_CONNECTED] = "connected",
         [SLR_LINK_RELEASING] = "giving memory back",
     };
-    const uint64_t link = atomic_load(&b->control->link);
+    const uint64_t link = furthest(b->control);
     int left = 0;
     for (int r = 0; r < b->control->nranks; r++)
         left += atomic_load(&b->control->post[r].state) == SLR_RANK_LEFT;

@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Which slots a call goes through (connect.h, Slots): by its size alone, which is equal on all ranks, so nothing is
+ * agreed on, and two ranks that make it at different times, or from a graph, use the same. */
+#include "base/settings.h"
+#include "kernels/scatter.h"
+#include "plugin/comm/call.h"
+#include "plugin/comm/control.h"
+#include "plugin/comm/lane.h"
+#include "plugin/connect/connect.h"
+
+enum { LARGEST = SLR_SLOT_CLASSES - 1, GATHERS = LARGEST - 1 }; /* that gathers use at most */
+
+bool slr_slots_any_given(const struct slr_comm *c)
+{
+    for (int r = 0; r < c->nranks; r++)
+        if (c->shared.control->post[r].slots_given)
+            return true;
+    return false;
+}
+
+size_t slr_slots_wanted(unsigned k)
+{
+    return slr_get(SLR_S_SLOT_BYTES) >> 2 * (LARGEST - k);
+}
+
+static unsigned for_bytes(const struct slr_comm *c, size_t bytes, unsigned most)
+{
+    unsigned k = 0;
+    if (c->slots_given)
+        return LARGEST;
+    while (k < most && slr_slots_wanted(k) < bytes)
+        k++;
+    return k;
+}
+
+/* As it would be with the largest slots. */
+static struct slr_plan whole_plan(const struct slr_comm *c, size_t shard)
+{
+    const size_t most = c->slots_given ? c->lane->ring.slots[LARGEST].bytes : slr_slots_wanted(LARGEST);
+    return slr_plan_make(shard, c->nranks, most ? most : shard, (uint32_t)slr_get(SLR_S_CHUNKS));
+}
+
+struct slr_plan slr_gather_plan(const struct slr_comm *c, size_t shard)
+{
+    struct slr_plan plan = whole_plan(c, shard);
+    plan.slots = for_bytes(c, plan.piece, GATHERS);
+    slr_plan_fit(&plan, c->lane->ring.slots[plan.slots].bytes);
+    return plan;
+}
+
+unsigned slr_scatter_slots(const struct slr_comm *c, size_t shard)
+{
+    return for_bytes(c, slr_scatter_slot(shard, c->nranks), LARGEST);
+}
+
+size_t slr_scatter_room(const struct slr_comm *c, size_t shard)
+{
+    return slr_scatter_most(c->lane->ring.slots[slr_scatter_slots(c, shard)].bytes, c->nranks);
+}
+
+unsigned slr_call_slots(const struct slr_call *call)
+{
+    const struct slr_comm *c = call->comm;
+    return call->flow->kind->sends_all ? slr_scatter_slots(c, call->shard)
+                                       : for_bytes(c, whole_plan(c, call->shard).piece, GATHERS);
+}
