@@ -7,8 +7,8 @@
 #include "plugin/comm/control.h"
 #include "plugin/connect/connect.h"
 
-/* The steps of one rank, for the slots of class `k`, with its context current and its lock held. Each returns SLR_R_RING, or
- * why it failed, and then the rank that it is about in *peer. None waits for a peer. */
+/* The steps of one rank, for the slots of class `k`, with its context current and its lock held. Each returns
+ * SLR_R_RING, or why it failed, and then the rank that it is about in *peer. None waits for a peer. */
 enum slr_reason slr_connect_make(struct slr_comm *c, unsigned k, int *peer);
 enum slr_reason slr_connect_map(struct slr_comm *c, unsigned k, int *peer);
 enum slr_reason slr_connect_try(struct slr_comm *c, unsigned k, int *peer);

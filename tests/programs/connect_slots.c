@@ -4,7 +4,7 @@
  *
  *   slots SCENARIO UNIT     UNIT: bytes of the smallest slots
  *
- *   grows     gathers, reduce-scatters and all-reduces, from small to large and back, one behind the other on the stream
+ *   grows     gathers, reduce-scatters and all-reduces, from small to large and back, all behind each other
  *   crossed   two communicators that have gathered little: rank 0 gathers much on A and then on B, the others on B first
  *   held      rank 1's stream stands still before its small gather until rank 0's first large call has returned
  *   graphs    a small gather is captured, and a larger one, which is the first of its size; replays and calls in turn,

@@ -91,3 +91,22 @@ Test(plan, equal_parts_end_with_pieces)
                              slr_scatter_touched(&p, shards[s] / parts * i));
         }
 }
+
+/* Pieces that are cut for smaller slots fit these, and what waits for chunks waits for as many. */
+Test(plan, pieces_are_cut_for_slots_and_chunks_stay)
+{
+    static const size_t shards[] = {1, 5000, 1000003, (size_t)50 << 20, ((size_t)1 << 30) + 7};
+    for (size_t s = 0; s < sizeof shards / sizeof *shards; s++)
+        for (int ranks = 2; ranks <= 8; ranks *= 2)
+            for (size_t slot = 4096; slot <= (size_t)16 << 20; slot *= 16) {
+                const struct slr_plan whole = slr_plan_make(shards[s], ranks, (size_t)64 << 20, 0);
+                struct slr_plan cut = whole;
+                slr_plan_fit(&cut, slot);
+                cr_assert(cut.piece <= slot || cut.piece == whole.piece);
+                cr_assert_leq(slr_plan_piece_bytes(&cut, 0), slot);
+                cr_assert_eq(slr_plan_piece_begin(&cut, cut.pieces - 1) + slr_plan_piece_bytes(&cut, cut.pieces - 1),
+                             shards[s]);
+                cr_assert_leq(cut.chunks, whole.chunks);
+                cr_assert_eq(slr_plan_chunk_end(&cut, cut.chunks - 1), shards[s]);
+            }
+}
