@@ -80,7 +80,7 @@ struct slr_exports {
         bool wanted; /* not looked at yet, since it was met */
         uint64_t looked_ms;
     } unknown[SLR_EXPORTS_UNKNOWN];
-    struct slr_exported_past { /* the latest blocks of each peer that were mapped; generation 0: none */
+    struct slr_exported_past {           /* the latest blocks of each peer that were mapped; generation 0: none */
         uint64_t generation, base, size; /* base: in the peer */
     } past[SLR_MAX_RANKS][SLR_EXPORTS_PAST];
     unsigned next_past[SLR_MAX_RANKS];
@@ -160,8 +160,7 @@ void slr_exports_tick(struct slr_comm *c);
 void slr_exports_return(struct slr_comm *c);
 void slr_exports_return_wait(unsigned ms);
 void slr_exports_asked(struct slr_comm *c, int reader, int index, uint64_t generation);
-void slr_exports_given(struct slr_comm *c, int owner, int index, uint64_t generation,
-                       const struct slr_pieces *pieces);
+void slr_exports_given(struct slr_comm *c, int owner, int index, uint64_t generation, const struct slr_pieces *pieces);
 
 /* Memory is short: revokes everything that this process exports, but for registered blocks that the application has
  * not unmapped, and waits a moment for the peers to close it. Blocks in use are exported again when the next gather
