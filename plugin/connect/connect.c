@@ -345,9 +345,13 @@ bool slr_comm_idle(struct slr_comm *c)
         return false;
     if (c->pass != SLR_R_RING || slr_shared_enter(&c->shared) != SLR_OK)
         return true;
-    bool idle = slr_ring_idle(&c->lane->ring);
+    /* Whoever has the lock takes a step, and may close the stream of one. */
+    bool idle = slr_ring_idle(&c->lane->ring) && pthread_mutex_trylock(&c->link->lock) == 0;
+    const bool locked = idle;
     for (unsigned k = 0; k < SLR_SLOT_CLASSES; k++)
         idle = idle && slr_connect_idle(c, k);
+    if (locked)
+        pthread_mutex_unlock(&c->link->lock);
     slr_shared_leave();
     return idle;
 }

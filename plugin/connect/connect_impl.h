@@ -18,7 +18,7 @@ enum slr_reason slr_connect_check(struct slr_comm *c, unsigned k, int *peer);
  * not close one. */
 void slr_connect_unmap(struct slr_comm *c, unsigned k);
 
-/* Whether a step that was given up has left nothing on the device. */
+/* Whether a step that was given up has left nothing on the device. With the lock held. */
 bool slr_connect_idle(const struct slr_comm *c, unsigned k);
 
 static inline _Atomic uint64_t *slr_connect_word(const struct slr_comm *c, unsigned k)
