@@ -163,6 +163,7 @@ static void body(struct rank *r)
     CUDA(cudaMalloc((void **)&w.send, shard));
     CUDA(cudaMalloc((void **)&w.sum, shard));
     CUDA(cudaMemset(w.send, 0, shard));
+    CUDA(cudaDeviceSynchronize()); /* streams of ranks do not wait for the legacy one */
     for (int i = 0; i < LAYERS; i++)
         CUDA(cudaMalloc((void **)&w.recv[i], shard * (size_t)r->nranks));
     for (int step = 0; step < p->steps; step++) {
