@@ -97,16 +97,11 @@ static const void *look(const char *symbol, const void *own)
     return found;
 }
 
-const void *slr_first_instance(struct slr_first *first, const char *symbol, const void *own)
+const void *slr_first_look(struct slr_first *first, const char *symbol, const void *own)
 {
-    static const char lacks_it[1];
-    const void *found = atomic_load_explicit(&first->found, memory_order_acquire);
-    if (!found) {
-        found = look(symbol, own);
-        found = found ? found : lacks_it;
-        atomic_store_explicit(&first->found, found, memory_order_release);
-    }
-    return found == lacks_it ? NULL : found;
+    const void *found = atomic_load(&first->found) == 1 ? NULL : look(symbol, own);
+    atomic_store_explicit(&first->found, found ? (uintptr_t)found : 1, memory_order_release);
+    return found;
 }
 
 /* ---- the regions that a thread has open ---- */

@@ -3,7 +3,9 @@
 #ifndef SLR_PLUGIN_UTIL_PROCESS_H
 #define SLR_PLUGIN_UTIL_PROCESS_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
+#include <stdint.h>
 
 /* True when every call goes to the vendor untouched: SLIPRING_ENABLE=off, or a child after fork, which
  * is as that (CUDA does not survive it either). */
@@ -22,9 +24,15 @@ bool slr_process_off(void);
  * when that is this one. NULL: the first one is of another version, and does not have the symbol;
  * this instance then does nothing (said once, by its log). Looked for once: the order of loading does not change. */
 struct slr_first {
-    _Atomic(const void *) found; /* NULL: not looked for yet; two threads that look find the same */
+    _Atomic uintptr_t found; /* 0: not looked for yet; two threads that look find the same. 1: it lacks it */
 };
-const void *slr_first_instance(struct slr_first *first, const char *symbol, const void *own);
+const void *slr_first_look(struct slr_first *first, const char *symbol, const void *own);
+
+static inline const void *slr_first_instance(struct slr_first *first, const char *symbol, const void *own)
+{
+    const uintptr_t found = atomic_load_explicit(&first->found, memory_order_acquire);
+    return __builtin_expect(found <= 1, 0) ? slr_first_look(first, symbol, own) : (const void *)found;
+}
 
 /* Regions of a thread in which the program asked for less: slipring.h, whose functions are process.c's. */
 
