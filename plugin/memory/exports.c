@@ -247,10 +247,10 @@ bool slr_exports_register(struct slr_comm *c, uint64_t generation, bool awaited)
     if (h && h->count++ == 0) {
         h->generation = generation;
         h->refused = false;
-        h->displaced = true;
+        h->on_use = true;
     }
     if (h && awaited)
-        h->displaced = false;
+        h->on_use = false;
     slr_exports_release(c);
     return h != NULL;
 }

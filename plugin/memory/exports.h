@@ -92,8 +92,8 @@ struct slr_exports {
     struct slr_exported_registered { /* blocks that are registered with this communicator */
         uint64_t generation;
         uint32_t count;
-        bool refused;   /* it can not be exported */
-        bool displaced; /* by one that gathers use, or never offered: it is exported when they use it */
+        bool refused; /* it can not be exported */
+        bool on_use;  /* not before a gather uses it: nobody awaits it, or one that gathers use has displaced it */
     } registered[SLR_EXPORTS];
     /* Where a block was found last, by its generation: a gather looks for the same few for each peer. */
     uint8_t own_at[SLR_EXPORTS_HINTS], mapped_at[SLR_MAX_RANKS][SLR_EXPORTS_HINTS];

@@ -85,7 +85,7 @@ static struct slr_exported_registered *next_registered(struct slr_comm *c)
 {
     for (int i = 0; i < SLR_EXPORTS; i++) {
         struct slr_exported_registered *h = &c->exports->registered[i];
-        if (h->count && !h->refused && !h->displaced && slr_exports_own(c, h->generation) < 0)
+        if (h->count && !h->refused && !h->on_use && slr_exports_own(c, h->generation) < 0)
             return h;
     }
     return NULL;
@@ -126,7 +126,7 @@ static void displace(struct slr_comm *c, int i)
     const struct slr_exported_own *own = &c->exports->own[i];
     struct slr_exported_registered *h = slr_exports_registered(c, own->generation);
     if (h)
-        h->displaced = true;
+        h->on_use = true;
     slr_exports_note(c->exports, own->generation, own->use, false);
     slr_exports_revoke(c, i);
 }
