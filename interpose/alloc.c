@@ -137,8 +137,9 @@ static CUresult create(CUmemGenericAllocationHandle *out, size_t bytes, const CU
         CUmemAllocationProp more = *prop;
         more.requestedHandleTypes =
             (CUmemAllocationHandleType)(prop->requestedHandleTypes | CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
-        if (SLR_FOUND(cuMemCreate)(out, bytes, &more, flags) == CUDA_SUCCESS)
-            return CUDA_SUCCESS;
+        const CUresult r = SLR_FOUND(cuMemCreate)(out, bytes, &more, flags);
+        if (r == CUDA_SUCCESS || r == CUDA_ERROR_OUT_OF_MEMORY)
+            return r;
     }
     return SLR_FOUND(cuMemCreate)(out, bytes, prop, flags);
 }
