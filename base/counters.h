@@ -7,7 +7,7 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
-#include "base/reason.h"
+#include "base/status.h"
 
 enum slr_collective_id {
 #define X(id, ...) SLR_##id,

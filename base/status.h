@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Status codes of slipring's own functions, and calls of the driver that give one. The function
- * that first sees an error logs it; callers only pass it on. */
+/* Status codes of slipring's own functions, and calls of the driver that give one: the function that
+ * first sees an error logs it, callers only pass it on. And the reasons of decisions. */
 #ifndef SLR_BASE_STATUS_H
 #define SLR_BASE_STATUS_H
 
@@ -26,6 +26,20 @@ enum slr_status {
 };
 
 const char *slr_status_name(enum slr_status s);
+
+/* Reasons: the one vocabulary in which decisions are logged, counted and tested. The table is
+ * reasons.def. */
+enum slr_reason {
+#define X(id, ...) SLR_R_##id,
+#include "base/reasons.def"
+#undef X
+    SLR_R_COUNT
+};
+
+const char *slr_reason_name(enum slr_reason r);
+const char *slr_reason_doc(enum slr_reason r);
+
+const char *slr_reason_cure(enum slr_reason r); /* what to do about it; NULL: nothing that would help */
 
 /* Logs the call's name and CUDA's name of the error; SLR_CUDA, or SLR_NOMEM for out of memory;
  * SLR_OK for CUDA_SUCCESS. */

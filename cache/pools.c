@@ -4,17 +4,35 @@
 #include <stdlib.h>
 #include <string.h>
 #include "base/log.h"
-#include "cache/pools_impl.h"
+#include "base/settings.h"
+#include "base/wait.h"
+#include "cache/captures.h"
+#include "cache/block_impl.h"
 
 _Atomic bool slr_pools_credited;
 
+/* Of a size class. */
+struct credit {
+    uint32_t credit, made;
+    uint64_t closed_until;
+};
+
+/* A program's pool that is plain, or was; or one that never was and may be met: a device's default one. */
+struct pool {
+    CUmemoryPool handle; /* NULL: none */
+    int device;
+    bool plain;
+    uint64_t high[2];       /* with the driver's: used, reserved */
+    struct credit *classes; /* SLR_CLASSES of them; NULL: never met */
+};
+
 /* Under the blocks' lock. */
-static struct slr_pool pools[SLR_BLOCK_POOLS + 1]; /* by number, from 1 */
-static bool unlisted;                              /* one that is not plain had no room: so none is */
+static struct pool pools[SLR_BLOCK_POOLS + 1]; /* by number, from 1 */
+static bool unlisted;                          /* one that is not plain had no room: so none is */
 
 /* ---- the list. Under the lock ---- */
 
-struct slr_pool *slr_pool_find(CUmemoryPool handle)
+static struct pool *find_pool(CUmemoryPool handle)
 {
     for (int i = 1; i <= SLR_BLOCK_POOLS; i++)
         if (pools[i].handle && pools[i].handle == handle)
@@ -22,37 +40,39 @@ struct slr_pool *slr_pool_find(CUmemoryPool handle)
     return NULL;
 }
 
-uint32_t slr_pool_number(const struct slr_pool *p)
+static uint32_t number_of(const struct pool *p)
 {
     return (uint32_t)(p - pools);
 }
 
-uint64_t slr_pool_served(const struct slr_pool *p)
+/* Bytes of the requests that blocks serve. */
+static uint64_t served_of(const struct pool *p)
 {
-    return slr_block_served[slr_pool_number(p)];
+    return slr_block_served[number_of(p)];
 }
 
-uint64_t slr_pools_served(int device)
+static uint64_t served_on(int device)
 {
     uint64_t sum = 0;
     for (int i = 1; i <= SLR_BLOCK_POOLS; i++)
         if (pools[i].handle && pools[i].device == device)
-            sum += slr_pool_served(&pools[i]);
+            sum += served_of(&pools[i]);
     return sum;
 }
 
-static void drop(struct slr_pool *p)
+static void drop(struct pool *p)
 {
     free(p->classes);
-    *p = (struct slr_pool){0};
+    *p = (struct pool){0};
 }
 
-struct slr_pool *slr_pool_add(CUmemoryPool handle, int device, bool plain)
+/* A number is used again when no block serves a request of the pool that had it; NULL: there are too many. */
+static struct pool *add_pool(CUmemoryPool handle, int device, bool plain)
 {
     for (int i = 1; i <= SLR_BLOCK_POOLS; i++) {
-        if (pools[i].handle || slr_pool_served(&pools[i]))
+        if (pools[i].handle || served_of(&pools[i]))
             continue;
-        pools[i] = (struct slr_pool){.handle = handle, .device = device, .plain = plain};
+        pools[i] = (struct pool){.handle = handle, .device = device, .plain = plain};
         return &pools[i];
     }
     return NULL;
@@ -66,7 +86,7 @@ void slr_pools_forget(int device)
             drop(&pools[i]);
 }
 
-bool slr_pool_is_plain(const struct slr_pool *p)
+static bool is_plain(const struct pool *p)
 {
     return p && p->plain && !unlisted;
 }
@@ -91,11 +111,11 @@ void slr_pool_made(CUmemoryPool pool, const CUmemPoolProps *props)
     if (!slr_block_ours())
         return;
     slr_block_lock();
-    struct slr_pool *p = slr_pool_find(pool);
+    struct pool *p = find_pool(pool);
     if (p) /* its end went by a way that is not hooked */
         drop(p);
     if (made_plain(props))
-        slr_pool_add(pool, props->location.id, true);
+        add_pool(pool, props->location.id, true);
     slr_block_unlock();
 }
 
@@ -104,13 +124,13 @@ void slr_pool_gone(CUmemoryPool pool)
     if (!slr_block_ours())
         return;
     slr_block_lock();
-    struct slr_pool *p = slr_pool_find(pool);
+    struct pool *p = find_pool(pool);
     if (p)
         drop(p);
     slr_block_unlock();
 }
 
-bool slr_pool_is_default(CUmemoryPool pool, int device)
+static bool is_default(CUmemoryPool pool, int device)
 {
     CUmemoryPool own = NULL;
     return slr_real.cuDeviceGetDefaultMemPool && slr_real.cuDeviceGetDefaultMemPool(&own, device) == CUDA_SUCCESS &&
@@ -122,13 +142,13 @@ static bool gives(CUmemoryPool pool, int owner, const CUmemAccessDesc *d)
 {
     if (d->location.type != CU_MEM_LOCATION_TYPE_DEVICE || d->flags == CU_MEM_ACCESS_FLAGS_PROT_NONE)
         return false;
-    return owner >= 0 ? d->location.id != owner : !slr_pool_is_default(pool, d->location.id);
+    return owner >= 0 ? d->location.id != owner : !is_default(pool, d->location.id);
 }
 
 static int owner_of(CUmemoryPool pool)
 {
     slr_block_lock();
-    const struct slr_pool *p = slr_pool_find(pool);
+    const struct pool *p = find_pool(pool);
     const int owner = p ? p->device : -1;
     slr_block_unlock();
     return owner;
@@ -137,9 +157,9 @@ static int owner_of(CUmemoryPool pool)
 static void not_plain(CUmemoryPool pool)
 {
     slr_block_lock();
-    struct slr_pool *p = slr_pool_find(pool);
+    struct pool *p = find_pool(pool);
     if (!p)
-        p = slr_pool_add(pool, -1, false);
+        p = add_pool(pool, -1, false);
     if (p)
         p->plain = false;
     else
@@ -162,8 +182,8 @@ void slr_pool_access(CUmemoryPool pool, const CUmemAccessDesc *map, size_t n)
 static int serves_on(CUmemoryPool pool)
 {
     slr_block_lock();
-    const struct slr_pool *p = slr_pool_find(pool);
-    const int device = p && slr_pool_served(p) ? p->device : -1;
+    const struct pool *p = find_pool(pool);
+    const int device = p && served_of(p) ? p->device : -1;
     slr_block_unlock();
     return device;
 }
@@ -217,22 +237,22 @@ static void read_current(CUmemoryPool pool, cuuint64_t bytes[2])
             bytes[i] = 0;
 }
 
-static void raise_high(struct slr_pool *p, const cuuint64_t bytes[2])
+static void raise_high(struct pool *p, const cuuint64_t bytes[2])
 {
     for (int i = 0; i < 2; i++)
-        if (p->high[i] < slr_pool_served(p) + bytes[i])
-            p->high[i] = slr_pool_served(p) + bytes[i];
+        if (p->high[i] < served_of(p) + bytes[i])
+            p->high[i] = served_of(p) + bytes[i];
 }
 
-bool slr_pool_note_high(CUmemoryPool pool)
+static bool note_high(CUmemoryPool pool)
 {
     cuuint64_t bytes[2];
     read_current(pool, bytes);
     slr_block_lock();
-    struct slr_pool *p = slr_pool_find(pool);
+    struct pool *p = find_pool(pool);
     if (p)
         raise_high(p, bytes);
-    const bool plain = slr_pool_is_plain(p);
+    const bool plain = is_plain(p);
     slr_block_unlock();
     return plain;
 }
@@ -243,11 +263,11 @@ void slr_pool_attribute(CUmemoryPool pool, CUmemPool_attribute attribute, void *
     if (!slr_pools_any() || !slr_block_ours())
         return;
     if (is_high(attribute))
-        slr_pool_note_high(pool);
+        note_high(pool);
     slr_block_lock();
-    const struct slr_pool *p = slr_pool_find(pool);
+    const struct pool *p = find_pool(pool);
     if (p && (attribute == current[0] || attribute == current[1]))
-        *bytes += slr_pool_served(p);
+        *bytes += served_of(p);
     const uint64_t high = p && is_high(attribute) ? p->high[attribute == CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH] : 0;
     if (high > 0 && *bytes < high)
         *bytes = high;
@@ -259,7 +279,7 @@ void slr_pool_attribute_set(CUmemoryPool pool, CUmemPool_attribute attribute)
     if (!slr_pools_any() || !slr_block_ours() || !is_high(attribute))
         return;
     slr_block_lock();
-    struct slr_pool *p = slr_pool_find(pool);
+    struct pool *p = find_pool(pool);
     if (p)
         p->high[attribute == CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH] = 0;
     slr_block_unlock();
@@ -275,4 +295,217 @@ CUmemoryPool slr_pool_of(CUdeviceptr address)
     const CUmemoryPool handle = b && b->state == SLR_BLOCK_USED ? pools[b->pool].handle : NULL;
     slr_block_unlock();
     return handle;
+}
+
+/* ---- requests that blocks serve ---- */
+
+enum { MOST_CREDIT = 64, MOST_LEAVING = 4 };
+#define CLOSED_MS 10000
+
+/* ---- credit ---- */
+
+static bool supported(void)
+{
+    return slr_get(SLR_S_ALLOC) != SLR_ALLOC_OFF && slr_get(SLR_S_ZERO_COPY) && !slr_reach_past() &&
+           slr_real.cuDeviceGetMemPool && slr_real.cuMemGetAddressRange && slr_real.cuStreamGetCtx &&
+           slr_real.cuEventQuery;
+}
+
+/* Under the lock. */
+static bool give_credit(struct pool *p, size_t bytes)
+{
+    if (!p->classes)
+        p->classes = calloc(SLR_CLASSES, sizeof *p->classes);
+    if (!p->classes)
+        return false;
+    struct credit *c = &p->classes[slr_class_index(bytes)];
+    if (c->credit == 0 && slr_now_ms() >= c->closed_until)
+        c->credit = c->made < 1 ? 1 : c->made < MOST_CREDIT ? c->made : MOST_CREDIT;
+    atomic_store(&slr_pools_credited, true);
+    return true;
+}
+
+static bool meet(CUmemoryPool handle, int device, size_t bytes)
+{
+    const bool own = is_default(handle, device);
+    slr_block_own();
+    if (!slr_block_ours())
+        return false;
+    slr_block_lock();
+    struct pool *p = find_pool(handle);
+    if (!p && own)
+        p = add_pool(handle, device, true);
+    const bool given = is_plain(p) && p->device == device && give_credit(p, bytes);
+    slr_block_unlock();
+    return given;
+}
+
+bool slr_pool_met(CUdeviceptr p)
+{
+    CUmemoryPool pool = NULL;
+    CUcontext ctx;
+    CUdeviceptr base;
+    size_t size;
+    if (!supported() || slr_real.cuPointerGetAttribute(&pool, CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE, p) != CUDA_SUCCESS ||
+        !pool || slr_real.cuMemGetAddressRange(&base, &size, p) != CUDA_SUCCESS)
+        return false;
+    const int device = slr_block_device_current(&ctx);
+    return device >= 0 && size >= slr_get(SLR_S_ALLOC_MIN) && size <= SLR_CLASS_MAX && meet(pool, device, size);
+}
+
+/* ---- requests ---- */
+
+struct request {
+    size_t bytes;
+    CUmemoryPool pool;
+    uint32_t number;
+    CUstream stream; /* NULL: the legacy default stream */
+    int device;
+    CUcontext ctx;
+};
+
+static bool is_of(CUstream stream, CUcontext ctx)
+{
+    CUcontext own = NULL;
+    return !stream || stream == CU_STREAM_LEGACY || stream == CU_STREAM_PER_THREAD ||
+           (slr_real.cuStreamGetCtx(stream, &own) == CUDA_SUCCESS && own == ctx);
+}
+
+/* Whether the pool may have blocks of that size at all: most requests end here. Under the lock. */
+static bool is_known(struct request *q)
+{
+    const struct pool *p = find_pool(q->pool);
+    if (!is_plain(p) || p->device != q->device || !p->classes)
+        return false;
+    const struct credit *c = &p->classes[slr_class_index(q->bytes)];
+    q->number = number_of(p);
+    return c->credit || c->made;
+}
+
+static bool is_served(struct request *q)
+{
+    q->device = slr_block_device_current(&q->ctx);
+    if (q->device < 0 || (!q->pool && slr_real.cuDeviceGetMemPool(&q->pool, q->device) != CUDA_SUCCESS))
+        return false;
+    slr_block_lock();
+    const bool known = is_known(q);
+    slr_block_unlock();
+    return known && is_of(q->stream, q->ctx) && !slr_block_capturing() && !slr_stream_may_capture(q->stream);
+}
+
+/* Under the lock: one that is kept, or leaves on this very stream; the caller's, BUSY. */
+static struct slr_block *take(const struct request *q)
+{
+    struct slr_block *b = slr_free_list_fit(&slr_block_devices[q->device].free, q->bytes);
+    if (!b)
+        return slr_block_take_left(q->device, q->bytes, q->stream);
+    slr_block_to_busy(b);
+    return b;
+}
+
+static struct slr_block *find_block(const struct request *q)
+{
+    slr_block_lock();
+    struct slr_block *b = take(q);
+    slr_block_unlock();
+    if (b)
+        return b;
+    slr_block_return_idle(); /* asks the driver of each that leaves */
+    slr_block_lock();
+    b = take(q);
+    slr_block_unlock();
+    return b;
+}
+
+static CUdeviceptr hand_out(struct slr_block *b, const struct request *q)
+{
+    CUdeviceptr base = 0;
+    slr_block_taken(b);
+    slr_block_lock();
+    if (b->gone) {
+        slr_block_drop(b);
+    } else {
+        b->pool = q->number;
+        slr_block_note_use(b, q->bytes);
+        slr_block_to_used(b);
+        slr_block_totals.hits++;
+        slr_block_totals.async++;
+        base = b->base;
+    }
+    slr_block_unlock();
+    return base;
+}
+
+/* ---- new blocks ---- */
+
+/* Under the lock. What blocks serve comes back, and is kept then. */
+static bool fits_budget(const struct request *q, size_t size, uint64_t budget)
+{
+    return slr_block_devices[q->device].free.bytes + served_on(q->device) + size <= budget;
+}
+
+/* The size of the block to be made; 0: none. */
+static size_t spend(const struct request *q)
+{
+    const uint64_t budget = slr_block_device_budget(q->device);
+    size_t size = 0;
+    slr_block_lock();
+    const struct pool *p = find_pool(q->pool);
+    struct credit *c = is_plain(p) && p->classes ? &p->classes[slr_class_index(q->bytes)] : NULL;
+    const size_t want = slr_block_new_size(q->device, q->bytes);
+    if (c && c->credit && fits_budget(q, want, budget) && slr_block_leaving(q->device, q->bytes) < MOST_LEAVING) {
+        c->credit--;
+        c->made++;
+        slr_block_totals.misses++;
+        slr_block_totals.async++;
+        size = want;
+    }
+    slr_block_unlock();
+    return size;
+}
+
+/* Memory is short. The pool may have it still. */
+static void close_class(const struct request *q)
+{
+    slr_block_lock();
+    const struct pool *p = find_pool(q->pool);
+    struct credit *c = p && p->classes ? &p->classes[slr_class_index(q->bytes)] : NULL;
+    if (c)
+        *c = (struct credit){.made = c->made > 0 ? c->made - 1 : 0, .closed_until = slr_now_ms() + CLOSED_MS};
+    slr_block_totals.misses--;
+    slr_block_totals.async--;
+    slr_block_unlock();
+}
+
+static CUdeviceptr make(const struct request *q)
+{
+    CUdeviceptr base = 0;
+    const size_t size = spend(q);
+    if (!size)
+        return 0;
+    if (slr_real.cuMemAlloc(&base, size) != CUDA_SUCCESS) {
+        close_class(q);
+        return 0;
+    }
+    const struct slr_block made = {.base = base, .size = size, .device = q->device, .ctx = q->ctx, .pool = q->number};
+    slr_block_enter(&made, q->bytes);
+    return base;
+}
+
+bool slr_pool_serve(CUdeviceptr *out, size_t bytes, CUmemoryPool pool, CUstream stream)
+{
+    struct request q = {.bytes = bytes, .pool = pool, .stream = stream == CU_STREAM_LEGACY ? NULL : stream};
+    if (!out || bytes == 0 || bytes > SLR_CLASS_MAX || slr_guard != 0 || !slr_block_ours() || !supported() ||
+        !is_served(&q))
+        return false;
+    struct slr_block *b = find_block(&q);
+    const CUdeviceptr base = b ? hand_out(b, &q) : make(&q);
+    if (!base)
+        return false;
+    if (!note_high(q.pool)) { /* another device has got access meanwhile, and not to this */
+        slr_block_free(base);
+        return false;
+    }
+    *out = base;
+    return true;
 }

@@ -7,7 +7,7 @@
 #include "cache/blocks.h"
 #include "cache/handles.h"
 #include "plugin/comm/stream.h"
-#include "plugin/passed/late.h"
+#include "plugin/passed/turn.h"
 #include "plugin/pending/order.h"
 #include "plugin/pending/pending.h"
 #include "plugin/produce/product.h"

@@ -10,7 +10,7 @@
 #ifndef SLR_INTERPOSE_GATE_H
 #define SLR_INTERPOSE_GATE_H
 
-/* Stubs without a name, for forms of gated functions that are only met at run time (gate_spare.c).
+/* Stubs without a name, for forms of gated functions that are only met at run time (wrappers.c).
  * gate.S builds them side by side. */
 #define SLR_GATE_SPARES 256
 #if defined(__x86_64__)

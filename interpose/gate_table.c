@@ -2,7 +2,7 @@
 #include "interpose/gate.h"
 
 #include "base/real.h"
-#include "base/reason.h"
+#include "base/status.h"
 
 enum { WHY_OP = SLR_R_JOIN_OTHER_OP, WHY_HOST = SLR_R_JOIN_HOST_SYNC };
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "interpose/hooked.h"
+#include "interpose/resolve.h"
 
 #include <string.h>
 #include "base/real.h"

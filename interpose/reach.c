@@ -48,7 +48,6 @@
 #include "base/log.h"
 #include "base/real.h"
 #include "cache/captures.h"
-#include "interpose/hooked.h"
 #include "interpose/resolve.h"
 #include "plugin/pending/pending.h"
 #include "plugin/produce/product.h"

@@ -13,6 +13,8 @@
 #define SLR_INTERPOSE_RESOLVE_H
 
 #include <stdbool.h>
+#include <stdint.h>
+#include "interpose/gate.h"
 
 enum slr_lib {
     SLR_LIB_CUDA,
@@ -52,5 +54,33 @@ bool slr_is_drivers(const char *name, const void *real);
 /* The real cuGetProcAddress and cuGetProcAddress_v2; NULL until the driver is found, or when it
  * lacks them. */
 extern void *slr_real_cuGetProcAddress, *slr_real_cuGetProcAddress_v2;
+
+/* ---- all functions that are hooked (gate.def, base/hooks.def), by name ---- */
+
+enum {
+    SLR_HOOKED_BY_HAND = 0
+#define L(sym) +1
+#define P(sym) +1
+#define N(need, sym) +1
+#define B N
+#define T N
+#include "base/hooks.def"
+    ,
+    SLR_HOOKED = SLR_GATE_COUNT + SLR_HOOKED_BY_HAND,
+    SLR_HOOKED_BUCKETS = 1024
+};
+
+struct slr_hooked {
+    const char *name;
+    void *const *real; /* where the real one is, once its library is found; NULL: it lacks that one */
+    enum slr_lib lib;
+};
+extern const struct slr_hooked slr_hooked[SLR_HOOKED];
+
+const struct slr_hooked *slr_hooked_find(const char *name); /* NULL: not hooked */
+
+/* Tables of these, open addressing: an entry is an index plus one, 0 none. */
+unsigned slr_hooked_bucket(uint64_t key);
+void slr_hooked_insert(uint16_t table[SLR_HOOKED_BUCKETS], uint64_t key, unsigned i);
 
 #endif

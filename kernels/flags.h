@@ -31,7 +31,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define SLR_MAX_RANKS 64 /* of one communicator that has a ring */
+#define SLR_MAX_RANKS 64   /* of one communicator that has a ring */
+#define SLR_SLOT_CLASSES 4 /* sizes of slots that it may have, from the smallest on: plugin/connect/slots.c */
 
 #define SLR_FLAG_LINE 128 /* two 64-byte lines: adjacent-line prefetch pairs them */
 

@@ -21,7 +21,6 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
-#include "base/reason.h"
 #include "base/status.h"
 
 /* Which real function computes the GEMM and its parts. */

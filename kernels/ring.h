@@ -28,8 +28,6 @@
  *   piece p of owner o   bytes [p * piece, min(shard, (p + 1) * piece)) of o's shard
  *   chunk q              the pieces [q * group, min(pieces, (q + 1) * group)) */
 #define SLR_SLOTS 2 /* staging slots per rank: one is filled while the other is read */
-#define SLR_SLOT_CLASSES                                                                                               \
-    4 /* sizes of slots that a communicator may have, from the smallest on: plugin/connect/slots.c */
 #define SLR_MAX_CHUNK_EVENTS 1024
 
 struct slr_plan {

@@ -171,3 +171,12 @@ void slr_ring_release_sends(struct slr_ring *ring, int peer)
     atomic_store(slr_flag(ring->flags, ring->nranks, SLR_FLAG_DONE, ring->rank, peer), value);
     atomic_store(slr_flag(ring->flags, ring->nranks, SLR_FLAG_OPEN, ring->rank, peer), value);
 }
+
+unsigned slr_ring_deliveries(const struct slr_ring *ring, const struct slr_gather *g)
+{
+    unsigned ways = 0;
+    for (int peer = 0; peer < ring->nranks; peer++)
+        if (peer != ring->rank)
+            ways |= 1u << slr_delivery_to(g, peer);
+    return ways;
+}

@@ -79,4 +79,7 @@ _Static_assert(offsetof(struct slr_nvtx_event, message_type) == 32, "NVTX's layo
 _Static_assert(offsetof(struct slr_nvtx_event, message) == 40, "NVTX's layout");
 _Static_assert(sizeof(struct slr_nvtx_event) == 48, "NVTX's layout");
 
+/* Exported by callers/injection.c; NVTX calls it. 1: this tool is there; 0: it is not. */
+int InitializeInjectionNvtx2(slr_nvtx_get_table get);
+
 #endif

@@ -21,7 +21,6 @@
 #include "base/hash.h"
 #include "base/log.h"
 #include "base/settings.h"
-#include "plugin/callers/callers_impl.h"
 
 enum { TEXTS = 1024, SHAPES = 256, STACK_CALLS = 256 };
 

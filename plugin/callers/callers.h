@@ -76,4 +76,19 @@ const char *slr_names_add(struct slr_names *n, const char *name);
 
 void slr_names_close(struct slr_names *n);
 
+/* ---- injection.c: the program's NVTX ranges; for this folder alone ---- */
+
+enum { SLR_RANGES = 64, SLR_RANGE_NAME = 128, SLR_RANGE_DOMAINS = 64 };
+
+/* They return the range's level in its domain, from 0. -1: none is open; no memory. */
+int slr_ranges_push(unsigned domain, const char *name);
+int slr_ranges_pop(unsigned domain);
+
+/* "outermost > ... > innermost", with "DOMAIN:" before names of other domains than the default one. What does not fit
+ * is left out on the outer side. False: none is open, and the text is empty. */
+bool slr_ranges_text(char *buf, size_t size);
+
+/* Whether the tool that NVTX_INJECTION64_PATH names is this library, by the file. */
+int slr_injection_named(const char *path);
+
 #endif

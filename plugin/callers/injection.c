@@ -10,8 +10,7 @@
  * Registered strings are copied, 127 bytes of each, 4096 of them; a handle is the copy's address. They are never freed:
  * a program may use a handle as long as it lives. Handles of others, as of a library that was told by another tool, are
  * not followed. */
-#include "base/settings.h"
-#include "plugin/callers/callers_impl.h"
+#include "plugin/callers/callers.h"
 
 #include <dlfcn.h>
 #include <pthread.h>
@@ -21,8 +20,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include "base/settings.h"
 #include "base/wait.h"
-#include "plugin/callers/callers.h"
+#include "plugin/abi/nvtx.h"
 
 /* ---- the ranges that a thread has open, by name ----
  *

@@ -35,7 +35,6 @@
 #include "plugin/connect/connect.h"
 #include "plugin/gather/gather.h"
 #include "plugin/comm/group_kept.h"
-#include "plugin/passed/late.h"
 #include "plugin/passed/turn.h"
 #include "plugin/pending/pending.h"
 #include "plugin/pending/order.h"
@@ -240,7 +239,7 @@ static ncclResult_t close_group(struct slr_group *group, ncclSimInfo_t *info, bo
     slr_front_begin(launches(group));
     ncclResult_t r = end_for_program(info, simulate);
     slr_front_end();
-    const bool late = r == ncclInProgress; /* NCCL's operations are not on their streams yet (passed/late.h) */
+    const bool late = r == ncclInProgress; /* NCCL's operations are not on their streams yet (passed/turn.h) */
     ncclResult_t told = simulate ? ncclSuccess : end_turns(group, r);
     told = told != ncclSuccess ? told : group->told;
     slr_inits_end(group->inits, simulate ? ncclInvalidUsage : r);

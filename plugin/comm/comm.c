@@ -9,7 +9,7 @@
 #include "plugin/comm/control.h"
 #include "plugin/comm/lane.h"
 #include "plugin/comm/making.h"
-#include "plugin/comm/watch.h"
+#include "plugin/comm/call.h"
 #include <pthread.h>
 
 /* A list: processes have a handful of communicators, rarely a hundred. */

@@ -19,7 +19,6 @@
 #include <stdbool.h>
 #include <string.h>
 #include "base/real.h"
-#include "base/reason.h"
 #include "base/status.h"
 #include "plugin/comm/key.h"
 #include "plugin/comm/shared.h"
@@ -36,6 +35,15 @@ struct slr_product;
 struct slr_timeline;
 struct slr_timeline_counts;
 struct slr_trials;
+
+/* Which way a call goes: trials/trials.h. */
+struct slr_trial_turn {
+    int site; /* -1: none, there are too many */
+    int way;
+    uint32_t round;
+    bool trying;
+    bool duel; /* over the ring each GEMM has the way that was chosen for it, not `way` */
+};
 
 /* pending/front.c */
 struct slr_front {
@@ -71,7 +79,7 @@ struct slr_comm {
     _Atomic uint32_t passed_alone; /* gathers that this rank alone left to NCCL; passed_alone.h */
     unsigned splits, shrinks;
     bool nonblocking;                /* NCCL's calls return before they have enqueued anything */
-    struct slr_late *_Atomic late;   /* what comes behind those: passed/late.h; NULL: nothing */
+    struct slr_late *_Atomic late;   /* what comes behind those: passed/turn.h; NULL: nothing */
     _Atomic uint64_t in_progress_ms; /* when NCCL last said so to the program; 0: never */
     struct slr_shared shared;
     struct slr_link *link;                          /* connecting */

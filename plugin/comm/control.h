@@ -27,7 +27,7 @@
 #include <stdint.h>
 #include "base/counters.h"
 #include "base/real.h"
-#include "base/reason.h"
+#include "base/status.h"
 #include "base/settings.h"
 #include "cache/handles.h"
 #include "cache/staging.h"

@@ -7,6 +7,9 @@
 #include <sys/random.h>
 #include <time.h>
 #include <unistd.h>
+#include "base/hash.h"
+
+_Static_assert(sizeof(struct slr_key) == SLR_SHA256_BYTES, "it is one");
 
 struct slr_key slr_key_derive(const char *use, const struct slr_key *parent, const void *data, size_t bytes)
 {

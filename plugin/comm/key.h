@@ -18,11 +18,10 @@
 
 #include <stddef.h>
 #include <stdint.h>
-#include "base/hash.h"
 #include "base/real.h"
 
 struct slr_key {
-    uint8_t byte[SLR_SHA256_BYTES];
+    uint8_t byte[32];
 };
 
 struct slr_label {

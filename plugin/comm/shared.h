@@ -10,7 +10,7 @@
 #include "base/real.h"
 #include "base/status.h"
 #include "cache/staging.h"
-#include "kernels/ring.h"
+#include "kernels/flags.h"
 
 struct slr_control;
 struct slr_peer_process;

@@ -5,7 +5,7 @@
 
 #include <stdbool.h>
 #include "base/real.h"
-#include "base/reason.h"
+#include "base/status.h"
 
 /* One name for each stream: NULL for the legacy default stream, CU_STREAM_PER_THREAD for the
  * thread's. `per_thread`: a NULL stream means the latter, as with the _ptsz and _ptds entry

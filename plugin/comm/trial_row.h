@@ -42,15 +42,6 @@ struct slr_trial_form {
     uint16_t gemm[SLR_FORM_PERIOD]; /* a part of its hash; 0: none */
 };
 
-/* Which way a call goes. */
-struct slr_trial_turn {
-    int site; /* -1: none, there are too many */
-    int way;
-    uint32_t round;
-    bool trying;
-    bool duel; /* over the ring each GEMM has the way that was chosen for it, not `way` */
-};
-
 struct slr_trial_choice {
     int32_t site_way[SLR_TRIAL_SITES]; /* SLR_WAY_RING or SLR_WAY_NCCL */
     uint32_t again[SLR_TRIAL_SITES];   /* the stage that its trials are ordered to be in: trials/ways.h */

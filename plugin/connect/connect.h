@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The folder connect/: makes and gives back what a communicator's ring costs in device memory.
  * connect.c has the protocol, connect_rank.c what one rank does on its device, abilities.c what its
- * device can, slots.c which slots calls go through. connect_impl.h is for this folder alone.
+ * device can, slots.c which slots calls go through, and what is held. connect_impl.h is for this folder alone.
  *
  * What costs device memory is made when a communicator's first gather goes to the ring, not before:
  * streams, events, staging and the mappings of the peers' staging; and at the next one after they have
@@ -54,7 +54,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include "base/real.h"
-#include "base/reason.h"
+#include "base/status.h"
 #include "kernels/ring.h"
 
 struct slr_call;
@@ -161,14 +161,12 @@ void slr_connect_suspend(struct slr_comm *c, bool waits);
 /* The communicator ends, and nobody uses it any more: closes what it has mapped. */
 void slr_connect_close(struct slr_comm *c);
 
-/* ---- held.c ---- */
+/* ---- slots.c: what is held, and which slots a call goes through ---- */
 
 uint64_t slr_connect_held(const struct slr_comm *c); /* bytes of staging that this rank has for it */
 
 /* A line "held" at level info, when the communicator, or the process, ends and nothing has been closed yet. */
 void slr_connect_tell_held(const struct slr_comm *c);
-
-/* ---- slots.c: which slots a call goes through ---- */
 
 /* Some rank has set SLIPRING_SLOT_BYTES: all have one class, the largest, each of that size. When all have posted. */
 bool slr_slots_any_given(const struct slr_comm *c);

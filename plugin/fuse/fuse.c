@@ -10,7 +10,7 @@
 #include "kernels/gemm_lt.h"
 #include "kernels/gemm_parts.h"
 #include "plugin/comm/comm.h"
-#include "plugin/comm/watch.h"
+#include "plugin/comm/call.h"
 #include "plugin/fuse/fuse.h"
 #include "plugin/passed/in_call.h"
 #include "plugin/pending/pending.h"

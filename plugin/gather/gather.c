@@ -9,13 +9,11 @@
 #include "cache/blocks.h"
 #include "cache/pools.h"
 #include "plugin/comm/call.h"
-#include "plugin/comm/watch.h"
 #include "plugin/connect/connect.h"
 #include "plugin/memory/exports.h"
 #include "plugin/pending/order.h"
 #include "plugin/pending/pending_state.h"
 #include "plugin/produce/product.h"
-#include "plugin/transfer/expect.h"
 #include "plugin/transfer/transfer.h"
 #include "plugin/trials/trials.h"
 
@@ -200,7 +198,7 @@ static bool any_elsewhere(const struct slr_comm *c)
 }
 
 /* Memory that gathers use is worth keeping when the application frees it, and worth looking at when
- * it is not known, or not as one block; of receive buffers, too, as peers may write into them (transfer/expect.h). */
+ * it is not known, or not as one block; of receive buffers, too, as peers may write into them (transfer/transfer.h). */
 static void met(struct slr_comm *c, const struct slr_place *at, const void *p, size_t bytes)
 {
     if (at->generation && !at->collective)

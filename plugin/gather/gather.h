@@ -10,7 +10,7 @@
 
 #include <stdbool.h>
 #include "base/real.h"
-#include "base/reason.h"
+#include "base/status.h"
 
 struct slr_call;
 struct slr_comm;

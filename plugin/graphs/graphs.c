@@ -5,7 +5,7 @@
 #include <string.h>
 #include "base/log.h"
 #include "plugin/comm/comm.h"
-#include "plugin/graphs/graphs_impl.h"
+#include "plugin/graphs/recorded.h"
 #include "plugin/util/process.h"
 
 struct slr_graph_held {

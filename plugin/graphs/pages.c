@@ -3,8 +3,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include "base/hash.h"
-#include "base/log.h"
-#include "plugin/graphs/graphs_impl.h"
+#include "plugin/graphs/recorded.h"
 
 #define BUCKETS 256
 

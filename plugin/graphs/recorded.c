@@ -7,7 +7,6 @@
 #include "cache/blocks.h"
 #include "plugin/comm/comm.h"
 #include "plugin/connect/connect.h"
-#include "plugin/graphs/graphs_impl.h"
 #include "plugin/memory/exports.h"
 
 /* ---- what a gather keeps of its communicator ---- */

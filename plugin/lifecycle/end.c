@@ -11,7 +11,6 @@
 #include "plugin/lifecycle/lifecycle.h"
 #include "plugin/memory/exports.h"
 #include "plugin/memory/registration.h"
-#include "plugin/passed/late.h"
 #include "plugin/passed/turn.h"
 #include "plugin/comm/making.h"
 #include "plugin/pending/pending.h"

@@ -12,7 +12,7 @@
 #define SLR_PLUGIN_LIFECYCLE_INIT_H
 
 #include "base/real.h"
-#include "base/reason.h"
+#include "base/status.h"
 #include "plugin/bootstrap/bootstrap.h"
 #include "plugin/comm/key.h"
 #include "plugin/comm/making.h"

@@ -6,7 +6,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-#include "base/reason.h"
+#include "base/status.h"
 
 struct slr_comm;
 struct slr_init;

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "base/settings.h"
-#include "plugin/comm/watch.h"
+#include "plugin/comm/call.h"
 #include "plugin/lifecycle/init.h"
 #include "plugin/lifecycle/lifecycle.h"
 #include "plugin/lifecycle/lifecycle_impl.h"
@@ -26,7 +26,7 @@ static bool nonblocking(const ncclConfig_t *config)
     return config && config->blocking == 0;
 }
 
-/* Who is to watch the calls of communicators does, before there are any (comm/watch.h). */
+/* Who is to watch the calls of communicators does, before there are any (comm/call.h). */
 static void watch(void)
 {
     if (slr_places_shown())

@@ -12,7 +12,7 @@
 #include "plugin/pending/order.h"
 #include "plugin/pending/pending_state.h"
 #include "plugin/timeline/timeline.h"
-#include "plugin/transfer/expect.h"
+#include "plugin/transfer/transfer.h"
 #include "plugin/trials/trials.h"
 
 static void failed(struct slr_lane *lane, enum slr_status status, const char *what)

@@ -38,7 +38,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
-#include "base/reason.h"
+#include "base/status.h"
 
 struct slr_call;
 struct slr_comm;

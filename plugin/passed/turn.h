@@ -46,7 +46,7 @@ struct slr_turn_call slr_turn_begin(struct slr_comm *c, bool follow);
  * slr_turn_late(). */
 ncclResult_t slr_turn_end(struct slr_comm *c, struct slr_turn_call call, CUstream stream, ncclResult_t r);
 
-/* NCCL has put it on its stream only now (late.h), or (`enqueued` false) that is not known. The watchdog looks at it
+/* NCCL has put it on its stream only now (below), or (`enqueued` false) that is not known. The watchdog looks at it
  * before that only while the program is being told that it is in progress. */
 void slr_turn_late(struct slr_comm *c, int word, CUstream stream, bool enqueued);
 
@@ -57,5 +57,39 @@ ncclResult_t slr_turn_leave(const struct slr_call *call, struct slr_turn_call in
 
 /* NCCL has such a call of this rank. From host memory. */
 bool slr_turns_of(struct slr_comm *c);
+
+/* ---- late ---- */
+
+/* Calls that NCCL has taken and will put on their streams later, as the communicator is not blocking: the call returns
+ * ncclInProgress, and a thread of NCCL's goes on. What slipring does behind a call on its stream (its place in the
+ * order of the communicator's operations, the word that says that it is over, the end of its time in the trials) has to
+ * wait for that. It is kept, and done
+ *
+ *   when the thread that made the call asks ncclCommGetAsyncError, and NCCL's part is there: NCCL's rule is that
+ *     nothing else may be called before;
+ *   else before the communicator's next call, or before the stream goes. The streams may have more work by then, and
+ *     what waits for NCCL's waits for that, too. Another thread that only asks, as watchdogs do, does nothing: it must
+ *     not wait for the communicator's lock.
+ *
+ * Streams of one communicator in one group wait for each other then, where the ring has a part in it (calls/group.c). */
+
+/* NCCL has something for the stream; `word`: of a call in its turn (above), or SLR_NO_WORD; `crosses`: the
+ * communicator's other streams that do are to wait for it. */
+void slr_late_stream(struct slr_comm *c, CUstream stream, int word, bool crosses);
+
+/* The call has left (comm/call.h), but is not over. */
+void slr_late_call(const struct slr_call *call, int word);
+
+/* Before a call on the communicator. ncclInProgress: NCCL is not that far, and would refuse the call. */
+ncclResult_t slr_late_settle(struct slr_comm *c);
+
+/* The program is being told that NCCL's part is there, or has failed. */
+void slr_late_told(struct slr_comm *c, ncclResult_t state);
+
+/* The stream is about to be destroyed. Cheap. */
+void slr_late_stream_end(CUstream stream);
+
+/* The communicator ends: it is not done any more. */
+void slr_late_drop(struct slr_comm *c);
 
 #endif

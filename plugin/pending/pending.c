@@ -6,7 +6,7 @@
 #include "base/nvtx.h"
 #include "base/status.h"
 #include "kernels/gemm.h"
-#include "plugin/comm/watch.h"
+#include "plugin/comm/call.h"
 #include "plugin/pending/order.h"
 
 static pthread_mutex_t table = PTHREAD_MUTEX_INITIALIZER;

@@ -115,7 +115,7 @@
 
 #include <stdbool.h>
 #include "base/real.h"
-#include "base/reason.h"
+#include "base/status.h"
 
 struct slr_comm;
 struct slr_gather;

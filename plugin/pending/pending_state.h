@@ -21,7 +21,7 @@
 #include "kernels/gemm.h"
 #include "plugin/comm/lane.h"
 #include "plugin/comm/stream.h"
-#include "plugin/comm/trial_row.h"
+#include "plugin/comm/comm.h"
 #include "plugin/pending/pending.h"
 
 struct slr_expect_site;
@@ -44,7 +44,7 @@ struct slr_holder {
 /* One of the gathers that are pending together. */
 struct slr_member {
     struct slr_gather gather;
-    struct slr_expect_site *expected; /* transfer/expect.h; or NULL */
+    struct slr_expect_site *expected; /* transfer/transfer.h; or NULL */
     struct slr_trial_turn turn;
 };
 

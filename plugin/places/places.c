@@ -12,9 +12,8 @@
 #include "base/hash.h"
 #include "base/log.h"
 #include "cache/blocks.h"
-#include "plugin/comm/watch.h"
-#include "plugin/callers/callers.h"
 #include "plugin/comm/call.h"
+#include "plugin/callers/callers.h"
 #include "plugin/comm/comm.h"
 
 #define SLR_PLACES 512u

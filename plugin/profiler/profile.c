@@ -17,13 +17,12 @@
 #include "base/settings.h"
 #include "plugin/profiler/profile_impl.h"
 
-#include "plugin/comm/watch.h"
+#include "plugin/comm/call.h"
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 #include "base/log.h"
 #include "base/wait.h"
-#include "plugin/comm/call.h"
 #include "plugin/tuner/tuner.h"
 #include "plugin/abi/nccl_common.h"
 

@@ -3,7 +3,7 @@
 #include "plugin/profiler/profile_impl.h"
 
 #include <string.h>
-#include "base/reason.h"
+#include "base/status.h"
 #include "base/log.h"
 #include "plugin/abi/nccl_common.h"
 #include "plugin/timeline/timeline.h"

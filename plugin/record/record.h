@@ -59,7 +59,6 @@
 
 #include <stdbool.h>
 #include "base/real.h"
-#include "base/reason.h"
 #include "base/status.h"
 #include "plugin/comm/shared.h"
 

@@ -15,7 +15,6 @@
 #include "plugin/memory/exports.h"
 #include "plugin/pending/pending.h"
 #include "plugin/timeline/timeline.h"
-#include "plugin/transfer/expect.h"
 #include "plugin/transfer/transfer.h"
 
 /* A copy that is cut, for the parts of a GEMM, is slower below that size (docs/measurements.md). */

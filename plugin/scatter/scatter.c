@@ -9,7 +9,6 @@
 #include "plugin/comm/call.h"
 #include "plugin/comm/lane.h"
 #include "plugin/comm/stream.h"
-#include "plugin/comm/watch.h"
 #include "plugin/connect/connect.h"
 #include "plugin/gather/gather.h"
 #include "plugin/pending/order.h"

@@ -7,7 +7,7 @@
 #include "kernels/ring.h"
 #include "kernels/timing.h"
 #include "plugin/timeline/timeline.h"
-#include "plugin/comm/watch.h"
+#include "plugin/comm/call.h"
 
 /* SCATTER: of the ring, and its GEMM comes before it: reduce-scatters and all-reduces. */
 enum slr_timed_kind { SLR_TIMED_RING, SLR_TIMED_PASS, SLR_TIMED_OTHER, SLR_TIMED_SCATTER };

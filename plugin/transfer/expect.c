@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "plugin/transfer/expect.h"
+#include "plugin/transfer/transfer.h"
 
 #include <stdlib.h>
 #include "base/hash.h"

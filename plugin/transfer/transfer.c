@@ -7,7 +7,6 @@
 #include "plugin/comm/call.h"
 #include "plugin/comm/comm.h"
 #include "plugin/comm/control.h"
-#include "plugin/transfer/expect.h"
 #include "plugin/passed/passed_alone.h"
 #include "plugin/memory/exports.h"
 

@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "plugin/comm/comm.h"
 #include "plugin/comm/control.h"
+#include "plugin/tuner/tune_table.h"
 #include "plugin/tuner/tuner.h"
 
 static void gpu_of(const struct slr_comm *c, char word[SLR_TUNE_GPU])

@@ -7,7 +7,6 @@
 #include "plugin/comm/call.h"
 #include "plugin/comm/group_kept.h"
 #include "plugin/comm/lane.h"
-#include "plugin/comm/watch.h"
 #include "plugin/comm/comm.h"
 #include "plugin/trials/trials_impl.h"
 #include "plugin/trials/trials.h"

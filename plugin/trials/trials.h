@@ -24,7 +24,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include "base/real.h"
-#include "base/reason.h"
+#include "base/status.h"
 
 struct slr_call;
 struct slr_collective;

@@ -10,6 +10,7 @@
 #include <stdint.h>
 #include "base/counters.h"
 #include "base/real.h"
+#include "plugin/comm/comm.h"
 #include "plugin/trials/ways.h"
 #include "plugin/util/consumer.h"
 

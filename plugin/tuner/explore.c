@@ -8,6 +8,7 @@
  * Measured are calls outside groups that are not captured; one at a time for each thread. */
 #include "base/hash.h"
 #include "base/settings.h"
+#include "plugin/tuner/tune_table.h"
 #include "plugin/tuner/tuner.h"
 
 #include <pthread.h>

@@ -9,7 +9,8 @@
 #include "plugin/tuner/tuner.h"
 #include "plugin/tuner/tune_impl.h"
 
-static struct slr_tune_state state;
+static struct slr_tune_table table;
+static struct slr_tune_state state = {.table = &table};
 static struct slr_once once;
 
 /* A broken table is as none on this rank; on the others it is not, so it has a word of its own. */
@@ -22,14 +23,14 @@ const char *slr_tune_path(void)
 }
 
 /* 0; 1: there is no file, and need not be; or a negative errno value. */
-static int read_file(struct slr_tune_table *table)
+static int read_file(struct slr_tune_table *into)
 {
     struct slr_tune_error error;
     const char *path = slr_tune_path();
-    *table = (struct slr_tune_table){0};
+    *into = (struct slr_tune_table){0};
     if (!path[0])
         return 1;
-    int rc = slr_tune_load(table, path, &error);
+    int rc = slr_tune_load(into, path, &error);
     if (rc == -ENOENT && slr_get(SLR_S_TUNE_KEEP))
         return 1; /* nothing has been kept yet */
     if (rc && slr_log_first(slr_mix(0x62726f6b656e, (uint64_t)error.line)))
@@ -38,21 +39,21 @@ static int read_file(struct slr_tune_table *table)
     return rc;
 }
 
-bool slr_tune_read(struct slr_tune_table *table)
+bool slr_tune_read(struct slr_tune_table *into)
 {
-    return read_file(table) == 0;
+    return read_file(into) == 0;
 }
 
 static uint64_t load(void)
 {
-    int rc = read_file(&state.table);
+    int rc = read_file(&table);
     state.path = slr_tune_path();
     if (rc)
         return rc > 0 ? NO_TABLE : BROKEN_TABLE;
-    slr_log(SLR_LOG_INFO, "tune_table", "file=%s rules=%zu digest=%016llx", state.path, state.table.count,
-            (unsigned long long)state.table.digest);
+    slr_log(SLR_LOG_INFO, "tune_table", "file=%s rules=%zu digest=%016llx", state.path, table.count,
+            (unsigned long long)table.digest);
     /* Without rules for NCCL it decides nothing here, as none. */
-    return state.table.count ? state.table.digest : NO_TABLE;
+    return table.count ? table.digest : NO_TABLE;
 }
 
 const struct slr_tune_state *slr_tune_state(void)
@@ -61,9 +62,9 @@ const struct slr_tune_state *slr_tune_state(void)
     if (slr_once_done(&once) || !slr_once_begin(&once))
         return &state;
     state.samples = (unsigned)slr_get(SLR_S_TUNE_EXPLORE);
-    uint64_t table = load(), word = slr_mix(table, state.samples);
+    uint64_t digest = load(), word = slr_mix(digest, state.samples);
     /* 0 is kept for "nothing to decide": ranks without a tuner publish it, too. */
-    state.word = table == NO_TABLE && !state.samples ? 0 : word ? word : 1;
+    state.word = digest == NO_TABLE && !state.samples ? 0 : word ? word : 1;
     slr_once_end(&once);
     return &state;
 }

@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "base/settings.h"
 #include "plugin/abi/nccl_common.h"
+#include "plugin/tuner/tune_table.h"
 #include "plugin/util/process.h"
 
 _Thread_local bool slr_tuner_simulating __attribute__((tls_model("initial-exec")));
@@ -24,7 +25,7 @@ static void introduce(int version, slr_nccl_logger log, bool hooked)
     const struct slr_tune_state *s = slr_tune_state();
     if (log)
         log(SLR_NCCL_LOG_INFO, SLR_NCCL_SUBSYS_INIT | SLR_NCCL_SUBSYS_TUNING, __FILE__, __LINE__,
-            "slipring tuner: %zu rules%s%s", s->table.count, s->path[0] ? " of " : "", s->path);
+            "slipring tuner: %zu rules%s%s", s->table->count, s->path[0] ? " of " : "", s->path);
     /* The key is "tune" in ASCII, so that no other line has it. One line for each case: `hooked`
      * changes when the program makes its first communicator through a hook. */
     if (slr_log_first(slr_mix(0x74756e65, hooked)))
@@ -163,7 +164,7 @@ static bool wish(struct slr_tuner *tuner, const struct slr_tuner_ask *ask, struc
     const struct slr_tune_state *s = slr_tune_state();
     struct slr_tune_call call = {ask->func, ask->bytes, tuner->nranks, tuner->nnodes, ask->registered};
     /* Also while exploring: the candidate to be confirmed is the rule's. */
-    const struct slr_tune_rule *r = slr_tune_find(&s->table, &call);
+    const struct slr_tune_rule *r = slr_tune_find(s->table, &call);
     /* Measuring comes before the table, which it is to make or to confirm. */
     if (slr_explore_choose(tuner, ask, r, choice)) {
         *from = (struct origin){.word = "explore"};

@@ -27,10 +27,11 @@
 #include <stdint.h>
 #include "base/real.h"
 #include "plugin/abi/nccl_common.h"
-#include "plugin/tuner/tune_table.h"
 
 struct slr_comm;
 struct slr_tune_rule;
+struct slr_tune_site;
+struct slr_tune_table;
 
 /* Calls that took part so far: [collective][size class][registered]. */
 struct slr_explore {
@@ -118,9 +119,9 @@ void slr_explore_drain(void);
  * sites know; and what is kept in it ---- */
 
 struct slr_tune_state {
-    struct slr_tune_table table; /* empty: none, or broken */
-    const char *path;            /* as the setting gives it */
-    unsigned samples;            /* of each candidate; 0: nothing is explored */
+    const struct slr_tune_table *table; /* empty: none, or broken */
+    const char *path;                   /* as the setting gives it */
+    unsigned samples;                   /* of each candidate; 0: nothing is explored */
     /* Stands for all this: equal on ranks that decide alike. 0: nothing to decide, as without a tuner. */
     uint64_t word;
 };

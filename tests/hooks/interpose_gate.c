@@ -8,7 +8,7 @@
 #include <pthread.h>
 #include <stdbool.h>
 #include <string.h>
-#include "base/reason.h"
+#include "base/status.h"
 #include "check.h"
 #include "fake/fake.h"
 #include "fake/recorder.h"

@@ -6,7 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include "plugin/callers/callers.h"
-#include "plugin/callers/callers_impl.h"
 
 enum { KEPT = 1024, SHAPES = 256 };
 

@@ -8,7 +8,8 @@
 #include <string.h>
 #include "base/settings.h"
 #include "named_nvtx_own.h"
-#include "plugin/callers/callers_impl.h"
+#include "plugin/callers/callers.h"
+#include "plugin/abi/nvtx.h"
 
 enum { ROOM = 512 };
 

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "base/reason.h"
+#include "base/status.h"
 #include "base/real.h"
 #include "base/settings.h"
-#include "base/status.h"
 #include "plugin/comm/control.h"
 #include <criterion/criterion.h>
 #include <string.h>

@@ -4,7 +4,7 @@
 #include "cache/blocks.h"
 #include "plugin/comm/call.h"
 #include "plugin/comm/comm.h"
-#include "plugin/transfer/expect.h"
+#include "plugin/transfer/transfer.h"
 
 enum { RANKS = 3, ME = 1, PEER = 2 };
 #define SHARD ((size_t)4096)

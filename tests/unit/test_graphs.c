@@ -3,7 +3,7 @@
 #include <criterion/criterion.h>
 #include "plugin/comm/comm.h"
 #include "plugin/graphs/graphs.h"
-#include "plugin/graphs/graphs_impl.h"
+#include "plugin/graphs/recorded.h"
 #include "plugin/util/process.h"
 
 static struct slr_comm comms[2];

@@ -4,6 +4,7 @@
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <string.h>
+#include "base/hash.h"
 #include "plugin/comm/key.h"
 
 #define MANY 4096

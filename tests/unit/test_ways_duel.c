@@ -2,7 +2,6 @@
 /* How long the turns of a duel are, and what they tell. */
 #include <criterion/criterion.h>
 #include "plugin/trials/trials_impl.h"
-#include "plugin/trials/trials_impl.h"
 
 /* Turns of a duel are whole iterations, where these are no longer than a turn may be. */
 Test(ways, turns_of_whole_iterations)

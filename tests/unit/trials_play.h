@@ -7,9 +7,9 @@
 #include <criterion/criterion.h>
 #include "plugin/comm/call.h"
 #include "plugin/comm/lane.h"
-#include "plugin/comm/watch.h"
 #include "plugin/trials/trials.h"
 #include "plugin/trials/trials_impl.h"
+#include "plugin/tuner/tune_table.h"
 #include "plugin/tuner/tuner.h"
 
 enum { RANKS = 2, CALLS = 12000, LARGE = 4 << 20, SMALL = 1 << 20, AHEAD = 7 };

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <uthash.h>
-#include "base/reason.h"
+#include "base/status.h"
 
 double overlap_of(double hidden, double time)
 {

@@ -2,7 +2,7 @@
 /* What has failed: communicators, and those that stay with NCCL as a whole. */
 #include <inttypes.h>
 #include <string.h>
-#include "base/reason.h"
+#include "base/status.h"
 #include "tools/report/advice.h"
 
 /* The failure that came first; those of other ranks follow from it. */

@@ -2,7 +2,7 @@
 /* Calls below SLIPRING_MIN_BYTES: the value that has them tried, where they are worth it. */
 #include <inttypes.h>
 #include <string.h>
-#include "base/reason.h"
+#include "base/status.h"
 #include "tools/report/advice.h"
 
 /* Bytes of all ranks. Below the first the ring takes several times as long as NCCL, below the second it is rarely

@@ -2,7 +2,7 @@
 /* The call sites of all collectives, a row each: how many calls, which way they go and why, and what that takes. */
 #include <inttypes.h>
 #include <string.h>
-#include "base/reason.h"
+#include "base/status.h"
 #include "tools/report/report.h"
 
 enum { ROWS_SHOWN = 24, ROWS_MOST = 400, WHY = 400 }; /* ROWS_MOST: with --details */

@@ -2,7 +2,7 @@
 /* The figures of a report as numbers, behind the sections of its JSON form. */
 #include <inttypes.h>
 #include <string.h>
-#include "base/reason.h"
+#include "base/status.h"
 #include "tools/report/report.h"
 
 static void put_count(struct json_writer *w, const char *key, uint64_t n)

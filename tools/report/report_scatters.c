@@ -3,7 +3,7 @@
 #include <ctype.h>
 #include <inttypes.h>
 #include <string.h>
-#include "base/reason.h"
+#include "base/status.h"
 #include "tools/report/advice.h"
 
 enum { ALIGN = 256, SLOTS = 2, WRONG_LEAST = 8, ONCE = 8 }; /* ONCE: fewer calls are no part of a loop */

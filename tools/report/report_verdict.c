@@ -3,7 +3,7 @@
  * communicator has told the ways of its call sites; what it has measured is the slowest rank's time. */
 #include <inttypes.h>
 #include <string.h>
-#include "base/reason.h"
+#include "base/status.h"
 #include "tools/report/advice.h"
 
 struct found {

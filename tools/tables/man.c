@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Manual pages, in the macros of man(7): hand-written templates with the tables put in. */
 #include "tools/tables/tables.h"
-#include "base/reason.h"
+#include "base/status.h"
 #include "base/settings.h"
 #include <errno.h>
 #include <stdlib.h>

@@ -2,7 +2,7 @@
 #include "tools/tables/tables.h"
 #include <limits.h>
 #include <stdlib.h>
-#include "base/reason.h"
+#include "base/status.h"
 #include "base/settings.h"
 #include "tools/common/json.h"
 

@@ -10,7 +10,7 @@
 #include <stdint.h>
 #include <stdio.h>
 #include "base/counters.h"
-#include "base/reason.h"
+#include "base/status.h"
 
 /* Exit status; part of the interface for scripts. */
 enum { VERIFY_EQUAL = 0, VERIFY_DIFFERS = 1, VERIFY_NOTHING = 3, VERIFY_ERROR = 4 };

@@ -12,7 +12,7 @@
 #include "plugin/graphs/graphs.h"
 #include "plugin/lifecycle/lifecycle.h"
 #include "plugin/memory/registration.h"
-#include "plugin/passed/late.h"
+#include "plugin/passed/turn.h"
 #include "plugin/pending/pending.h"
 #include "plugin/pending/order.h"
 #include "plugin/produce/produce.h"

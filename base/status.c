@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The real functions and the hooks' words; status codes, and that of a driver call. */
+/* The real functions and the hooks' words; status codes, and that of a driver call; reasons. */
 #include "base/status.h"
+
+#include <stddef.h>
 #include "base/log.h"
 
 struct slr_real slr_real;
@@ -36,4 +38,28 @@ enum slr_status slr_cu_status(CUresult r, const char *call)
     if (r != CUDA_ERROR_DEINITIALIZED)
         slr_log(SLR_LOG_ERROR, "cuda_error", "call=%s error=%s code=%d", call, name, (int)r);
     return r == CUDA_ERROR_OUT_OF_MEMORY ? SLR_NOMEM : SLR_CUDA;
+}
+
+static const struct {
+    const char *name, *doc, *cure;
+} reasons[] = {
+#define X(id, name, doc, cure) {name, doc, cure},
+#include "base/reasons.def"
+#undef X
+};
+_Static_assert(sizeof reasons / sizeof *reasons == SLR_R_COUNT, "one row per reason");
+
+const char *slr_reason_name(enum slr_reason r)
+{
+    return (unsigned)r < SLR_R_COUNT ? reasons[r].name : "unknown";
+}
+
+const char *slr_reason_doc(enum slr_reason r)
+{
+    return (unsigned)r < SLR_R_COUNT ? reasons[r].doc : "not a reason";
+}
+
+const char *slr_reason_cure(enum slr_reason r)
+{
+    return (unsigned)r < SLR_R_COUNT ? reasons[r].cure : NULL;
 }
