@@ -108,7 +108,7 @@ run_tests() {
 # them, as patterns.
 passed_before() {
     local alone
-    alone=$(IFS='|' && printf '%s' "${one_thread[*]}")
+    alone=$(IFS='|' && printf '%s' "${once[*]}")
     {
         comm -12 "$SLR_ROOT/build-address/passed" "$SLR_ROOT/build-thread/passed"
         grep -xE "$alone" "$SLR_ROOT/build-address/passed"
@@ -209,7 +209,7 @@ fi
 python=$(python3 -c 'import sys; print(sys.executable)')
 [ "$(command -v python3)" -ef "$python" ] || PATH=$(dirname "$python"):$PATH
 
-results=() failed="" summary="" failing="" details="" leave_out=() one_thread=() # regular expressions of whole names of tests
+results=() failed="" summary="" failing="" details="" leave_out=() once=() # regular expressions of whole names of tests
 if [ $all = 1 ]; then
     step "format" check_format
     step "build, ASan and UBSan" build_tests gcc address
@@ -224,8 +224,10 @@ if [ $all = 1 ]; then
     few+=('symmetry_(bounded|more)' register_books_cuMemExportToShareableHandle 'memory_(random-sizes|churn|ipc)_off')
     few+=('bench_.*' '(form|memory|e2e_gather|e2e_fuse|e2e_workspace|scatter_nccl|race_free)_(.*_)?plain(_.*)?')
     # Programs and parts that have one thread: AddressSanitizer's alone. (What reports are made of, other tests run as well.)
-    one_thread=('(report|docs)_.*' tuner_broken)
-    one_thread+=('unit_(ring_order|reduce|reduce_check|reduce_source|gemm_parts|intervals|trials|tune_write)')
+    # So are most kinds of fuzzed programs: the optimised library has the two that have something of all.
+    once=('(report|docs)_.*' tuner_broken)
+    once+=('fuzz_short_(scatter|fp8|pools|later(_plan)?|plan_[0-9]+)')
+    once+=('unit_(ring_order|reduce|reduce_check|reduce_source|gemm_parts|intervals|trials|tune_write)')
     # Nor scripts and documents, which have no compiled code of ours.
     few+=('structure.*' 'package_.*' 'docs_(architecture|prose|links|log)' 'ptx_.*' 'gpu\.frameworks_table.*' launcher spdx)
     # Large and long ones run once, in the plain tests: all cases of order, gathers beyond 4 GiB, all reduce-scatters with
@@ -246,7 +248,9 @@ if [ $all = 1 ]; then
     # the device's order.
     leave_out=("${few[@]}")
     # Tools and documents.
-    leave_out+=('.*plain.*' 'tools_.*' 'fuzz_short.*' commands "${one_thread[@]}")
+    leave_out+=('.*plain.*' 'tools_.*' 'fuzz_short.*' commands "${once[@]}")
+    # Larger slots, which take longer to fill; a list that is in the one of copies.
+    leave_out+=(connect_slots_grows scatter_all_copied)
     # What waits for idle times, and the same with more ranks, modes or refused calls.
     leave_out+=('memory_idle.*' 'fault_refused_.*' 'register_fault_.*' 'zero_fault_.*' 'memory_churn_(all|different)_.*')
     leave_out+=('memory_sites.*')
