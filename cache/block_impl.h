@@ -53,6 +53,7 @@ struct slr_block {
     uint64_t freed_ms; /* when it was freed, in milliseconds of the monotonic clock */
     CUevent freed;     /* while BUSY: behind its free in the order of a stream (slr_block_leave) */
     CUstream freed_on; /* that stream, of the block's context; CU_STREAM_PER_THREAD: it can not be told */
+    uint64_t freed_nr; /* of the latest such free, from 1; 0: there was none */
     uint32_t pool;     /* number of the program's, whose request it serves, or served last (pools.c); 0: none */
     struct slr_block *previous, *next; /* in its class's list; `next` also in a chain for the driver, or that leaves */
 };
@@ -220,9 +221,9 @@ CUresult slr_block_leave(struct slr_block *b, CUstream stream);
 /* Keeps those whose streams have come to their free. Without the lock. */
 void slr_block_keep_left(void);
 
-/* Under the lock. One that was freed on this stream of the device's primary context, for a request
- * on the same: the caller's, BUSY. NULL: none fits. */
-struct slr_block *slr_block_take_left(int device, size_t bytes, CUstream stream);
+/* Under the lock. The one that was freed last on this stream of the device's primary context, for a request
+ * on the same, whether the stream has come there or not: the caller's, BUSY. NULL: none fits. */
+struct slr_block *slr_block_take_freed_on(int device, size_t bytes, CUstream stream);
 
 unsigned slr_block_leaving(int device, size_t bytes); /* under the lock: how many leave that fit a request */
 

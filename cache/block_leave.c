@@ -15,7 +15,7 @@
 /* A host function on the stream would need no list, but it waits for the program's host functions,
  * and they may wait for the stream. */
 static struct slr_block *_Atomic leaving; /* written under the lock */
-static uint64_t ends;                     /* of streams; under the lock */
+static uint64_t ends, frees;              /* of streams, and in their order; under the lock */
 
 static void list(struct slr_block *b)
 {
@@ -120,6 +120,7 @@ CUresult slr_block_leave(struct slr_block *b, CUstream stream)
     slr_block_lock();
     b->freed = freed;
     b->freed_on = on;
+    b->freed_nr = ++frees;
     list(b);
     slr_block_unlock();
     return r;
@@ -140,20 +141,41 @@ unsigned slr_block_leaving(int device, size_t bytes)
     return n;
 }
 
-struct slr_block *slr_block_take_left(int device, size_t bytes, CUstream stream)
+/* Of a chain: what was freed last on the stream. */
+static struct slr_block *latest(struct slr_block *b, int device, size_t bytes, CUstream stream)
 {
-    struct slr_block *before = NULL, *b = stream == CU_STREAM_PER_THREAD ? NULL : atomic_load(&leaving);
-    while (b && !(b->freed_on == stream && fits(b, device, bytes))) {
-        before = b;
-        b = b->next;
-    }
-    if (b && before)
-        before->next = b->next;
-    else if (b)
+    struct slr_block *latest = NULL;
+    for (; b; b = b->next)
+        if (b->freed_nr > (latest ? latest->freed_nr : 0) && b->freed_on == stream && fits(b, device, bytes))
+            latest = b;
+    return latest;
+}
+
+static void unlist(struct slr_block *b)
+{
+    struct slr_block *before = atomic_load(&leaving);
+    if (before == b)
         atomic_store(&leaving, b->next);
-    if (b)
-        b->next = NULL;
-    return b;
+    while (before != b && before->next != b)
+        before = before->next;
+    if (before != b)
+        before->next = b->next;
+    b->next = NULL;
+}
+
+struct slr_block *slr_block_take_freed_on(int device, size_t bytes, CUstream stream)
+{
+    if (stream == CU_STREAM_PER_THREAD)
+        return NULL;
+    struct slr_block *kept = latest(slr_block_devices[device].free.head[slr_class_index(bytes)], device, bytes, stream);
+    struct slr_block *leaves = latest(atomic_load(&leaving), device, bytes, stream);
+    if (leaves && !(kept && kept->freed_nr > leaves->freed_nr)) {
+        unlist(leaves);
+        return leaves;
+    }
+    if (kept)
+        slr_block_to_busy(kept);
+    return kept;
 }
 
 void slr_block_taken(struct slr_block *b)

@@ -393,13 +393,15 @@ static bool is_served(struct request *q)
     return known && is_of(q->stream, q->ctx) && !slr_block_capturing() && !slr_stream_may_capture(q->stream);
 }
 
-/* Under the lock: one that is kept, or leaves on this very stream; the caller's, BUSY. */
+/* Under the lock: one that was freed on this very stream, or that is kept; the caller's, BUSY. */
 static struct slr_block *take(const struct request *q)
 {
-    struct slr_block *b = slr_free_list_fit(&slr_block_devices[q->device].free, q->bytes);
-    if (!b)
-        return slr_block_take_left(q->device, q->bytes, q->stream);
-    slr_block_to_busy(b);
+    struct slr_block *b = slr_block_take_freed_on(q->device, q->bytes, q->stream);
+    if (b)
+        return b;
+    b = slr_free_list_fit(&slr_block_devices[q->device].free, q->bytes);
+    if (b)
+        slr_block_to_busy(b);
     return b;
 }
 

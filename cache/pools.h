@@ -25,7 +25,9 @@
  *
  * Order. A block that is freed in the order of a stream leaves (block_leave.c): until the stream
  * has come to the free only a request on the same stream is served by it, which needs no wait, as
- * the stream's order is the program's. No stream ever waits for another one: gathers count on
+ * the stream's order is the program's. A request is served by what was freed last on its stream,
+ * whether that has come there or not: where ranks do the same, in each iteration, they get the same
+ * memory, however far the hosts are ahead. No stream ever waits for another one: gathers count on
  * allocations that wait for nothing (docs/protocol.md, Overtaking). So the attributes
  * REUSE_FOLLOW_EVENT_DEPENDENCIES and REUSE_ALLOW_INTERNAL_DEPENDENCIES change nothing for blocks.
  *

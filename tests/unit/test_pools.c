@@ -341,6 +341,35 @@ Test(pools, a_stream_gets_at_once_what_was_freed_on_it_and_no_other_stream_does)
     cr_assert(fake.events == 0 && fake.syncs == 0 && fake.frees == 0);
 }
 
+/* What is asked for and freed alike gets the same on ranks whose hosts are ahead, and on those whose are not. */
+Test(pools, a_stream_gets_what_was_freed_on_it_last_whether_it_has_come_there_or_not)
+{
+    begin("1G", 1000 * M);
+    CUdeviceptr p[4];
+    p[0] = served(10 * M);
+    p[1] = served(10 * M);
+    p[2] = served(10 * M);
+    give_async(p[1], fake_stream);
+    give_async(p[2], fake_side);
+    give_async(p[0], fake_stream);
+    slr_block_return_idle(); /* all are kept: p[0] is the first that was made */
+    cr_assert_eq(stats().kept_bytes, 30 * M);
+    fake.event_result = CUDA_ERROR_NOT_READY;
+    p[3] = serve(10 * M, NULL, fake_stream);
+    cr_assert_eq(p[3], p[0]);
+    cr_assert_eq(serve(10 * M, NULL, fake_stream), p[1]);
+    give_async(p[0], fake_stream);
+    give_async(p[1], fake_stream);
+    cr_assert_eq(serve(10 * M, NULL, fake_stream), p[1], "leaving before kept, the latest first");
+    fake.event_result = CUDA_SUCCESS;
+    slr_block_return_idle();
+    fake.event_result = CUDA_ERROR_NOT_READY;
+    give_async(p[1], fake_stream);
+    cr_assert_eq(serve(10 * M, NULL, fake_stream), p[1]);
+    cr_assert_eq(serve(10 * M, NULL, fake_stream), p[0]);
+    cr_assert_eq(serve(10 * M, NULL, fake_stream), p[2], "another stream's, which has left");
+}
+
 Test(pools, a_stream_by_the_handle_of_one_that_has_ended_is_another_one)
 {
     begin("1G", 100 * M);
