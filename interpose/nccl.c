@@ -34,13 +34,17 @@ static void in_child(void)
 static bool ready(void)
 {
     static struct slr_once once;
+    static _Atomic bool found; /* what the libraries have does not change */
     if (slr_once_begin(&once)) {
         if (pthread_atfork(NULL, NULL, in_child) != 0 || atexit(slr_plugin_at_exit) != 0)
             slr_log(SLR_LOG_WARN, "init", "msg=%s", "handlers for fork and exit could not be registered");
         slr_once_end(&once);
     }
-    if (!slr_resolve(SLR_LIB_NCCL) || !slr_resolve_cuda_load())
-        return false;
+    if (!atomic_load_explicit(&found, memory_order_acquire)) {
+        if (!slr_resolve(SLR_LIB_NCCL) || !slr_resolve_cuda_load())
+            return false;
+        atomic_store_explicit(&found, true, memory_order_release);
+    }
     slr_reach_install();
     return true;
 }

@@ -8,13 +8,19 @@
 #include "plugin/comm/control.h"
 
 #define PLACES 256     /* a peer; about as many as a large model has gathers in a step */
+#define WAYS 4u        /* a key may be in any of so many */
 #define BLOCKS 64      /* a peer; of this rank's that it sends from */
 #define TRUSTED 1      /* times that a place was named again, or a distance seen again */
 #define SHARDS 32      /* gathers in a row after which nobody is expected to want less than a shard */
 #define OVERWRITTEN 32 /* gathers behind one whose `send` was written to that may move out of theirs for nothing */
 
+/* What the entries of both tables begin with. */
+struct entry {
+    uint64_t key, used; /* the number of the latest call */
+};
+
 struct expected {
-    uint64_t key;
+    struct entry is;
     struct slr_remote_place place;
     uint32_t again;
 };
@@ -37,7 +43,7 @@ struct distance {
 
 /* The latest gather with these buffers, behind the same calls, and whether a GEMM took it over. */
 struct slr_expect_site {
-    uint64_t key;
+    struct entry is;
     bool consumed;
     uint32_t shards;      /* how many in a row were taken over by whole shards */
     uint32_t overwritten; /* of so many it is expected that the GEMM writes to `send` */
@@ -54,6 +60,21 @@ struct slr_expect {
         struct distance from[BLOCKS];
     } of[];
 };
+
+/* The entry with the key, or the one of its ways that has not been used for longest, to be replaced. Keys that fall
+ * together leave each other alone until there are more than WAYS of them. */
+static inline __attribute__((always_inline)) void *find(void *table, size_t size, uint64_t key)
+{
+    struct entry *oldest = NULL;
+    for (unsigned i = 0; i < WAYS; i++) {
+        struct entry *e = (struct entry *)(void *)((char *)table + ((key % PLACES) ^ i) * size);
+        if (__builtin_expect(e->key == key, 1))
+            return e;
+        if (!oldest || e->used < oldest->used)
+            oldest = e;
+    }
+    return oldest;
+}
 
 static uint64_t key_of(const struct slr_call *call)
 {
@@ -108,13 +129,14 @@ struct slr_expectation slr_expect_of(const struct slr_call *call, uint64_t conte
     if (!e || whole) /* a whole turn says nothing of the next call */
         return x;
     const uint64_t key = slr_mix(key_of(call), context);
-    struct slr_expect_site *s = x.site = &e->site[key % PLACES];
-    if (s->key == key) {
+    struct slr_expect_site *s = x.site = find(e->site, sizeof *e->site, key);
+    if (s->is.key == key) {
         x.overwritten = movable && s->overwritten > 0;
         x.wanted = wanted_at(s, x.overwritten);
     } else {
-        *s = (struct slr_expect_site){.key = key};
+        *s = (struct slr_expect_site){.is.key = key};
     }
+    s->is.used = call->number;
     s->shards = s->consumed ? s->shards : 0;
     s->overwritten -= x.overwritten;
     s->consumed = false;
@@ -178,10 +200,10 @@ static bool same_place(struct slr_remote_place a, struct slr_remote_place b)
 
 struct slr_remote_place slr_expected_place(const struct slr_call *call, int peer, bool once)
 {
-    const struct slr_expect *e = call->comm->expect;
-    uint64_t key = e->key[call->number % SLR_TRANSFERS];
-    const struct expected *x = &e->of[peer].at[key % PLACES];
-    const bool named = x->key == key && x->place.generation;
+    struct slr_expect *e = call->comm->expect;
+    const uint64_t key = e->key[call->number % SLR_TRANSFERS];
+    const struct expected *x = find(e->of[peer].at, sizeof *x, key);
+    const bool named = x->is.key == key && x->place.generation;
     if (named && (once || x->again >= TRUSTED))
         return x->place;
     struct slr_remote_place place = place_by_distance(call, peer);
@@ -212,13 +234,13 @@ static void learn_distance(struct slr_comm *c, int peer, const struct own_place 
 void slr_expect_learn(struct slr_comm *c, int peer, uint64_t number, struct slr_remote_place place)
 {
     uint64_t key = c->expect->key[number % SLR_TRANSFERS];
-    struct expected *x = &c->expect->of[peer].at[key % PLACES];
-    if (x->key == key && same_place(x->place, place)) {
-        if (++x->again > TRUSTED) /* nothing new, in each call of a steady program */
-            return;
-    } else {
-        *x = (struct expected){.key = key, .place = place};
-    }
+    struct expected *x = find(c->expect->of[peer].at, sizeof *x, key);
+    const bool again = x->is.key == key && same_place(x->place, place);
+    if (!again)
+        *x = (struct expected){.is.key = key, .place = place};
+    x->is.used = number;
+    if (again && ++x->again > TRUSTED) /* nothing new, in each call of a steady program */
+        return;
     const struct own_place *own = &c->expect->own[number % SLR_TRANSFERS];
     if (own->generation)
         learn_distance(c, peer, own, place);

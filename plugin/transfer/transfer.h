@@ -75,8 +75,8 @@ void slr_transfer_reader(const struct slr_call *call, const struct slr_place *re
  * What the owner of a shard names stays in the transfer descriptor of the call (above), so the
  * reader learns it at one of its next calls, whichever of the two came first.
  *
- * Direct-mapped tables for each peer: combinations that fall together drive each other out, which
- * costs a staging copy. Made at the first call that could use it. All functions under the
+ * Tables for each peer: of combinations that fall together the one that was not used for longest is driven out when there
+ * are more than four, which costs a staging copy. Made at the first call that could use it. All functions under the
  * communicator's lock.
  */
 

@@ -71,6 +71,31 @@ Test(expect, the_same_buffers_are_trusted_when_a_place_was_named_twice)
     fresh();
 }
 
+/* As a model has in each step. At no distance that was seen before. */
+Test(expect, many_buffers_do_not_drive_each_other_out)
+{
+    enum { MANY = 48 };
+    fresh();
+    for (int round = 0; round < 3; round++)
+        for (size_t i = 0; i < MANY; i++) {
+            const struct slr_remote_place place = call_at(4096 * i, false, 1 + i * i * i);
+            if (round == 2)
+                PLACE(place, 1 + i * i * i);
+        }
+    fresh();
+}
+
+Test(expect, the_latest_stay_when_too_many_fall_together)
+{
+    enum { MANY = 2000, LATE = 16 };
+    fresh();
+    for (size_t i = 0; i < MANY; i++)
+        call_at(64 * i, false, 1 + i * i * i);
+    for (size_t i = MANY - LATE; i < MANY; i++)
+        PLACE(expected_at(64 * i, false, true), 1 + i * i * i);
+    fresh();
+}
+
 Test(expect, other_buffers_are_trusted_when_two_offsets_had_the_same_distance)
 {
     fresh();
