@@ -265,9 +265,7 @@ if [ $all = 1 ]; then
     leave_out+=('scatter_all_(all-sizes|changed|forms|graphs|graphs-wrong|group|one_lane|reuse|small|tried|wrong)(_.*)?')
     # Long ones, whose threads others have; a model of time.
     leave_out+=('form_graphs_soak-kept_.*' form_graphs_unmapped-grows_3 form_graphs_far-behind_processes form_order_timing)
-    # What a failed communicator lets go of goes on beside another one's call, on the same memory.
-    leave_out+=('fault_called_left-spared_.*')
-    # So do copies and sums of an all-reduce in place, when the waits between them have been let go of.
+    # Copies and sums of an all-reduce in place go on beside each other when the waits between them have been let go of.
     leave_out+=('fault_flight_(abort|abort-ahead|stop-fails)_0_reduce' 'fault_flight_kill-before_0_reduce_slow_.*')
     # More ranks, each a process: the threads of one do not depend on them.
     leave_out+=('form_graphs_(update|mixed(-anew)?|thrown|crossed|first|unmapped|body-.*|group-.*|far-ahead-.*)_3')

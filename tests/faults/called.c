@@ -14,6 +14,8 @@
  *                  are in that
  *   left-spared    the same, but the small one is on a communicator of the others, and one of these comes to it late:
  *                  it works
+ *   left-behind    the same, but the small one is on the stream of the ring's call, behind it, and is received where that
+ *                  writes the victim's shard when it is let go of: it has the last word
  *   freed          it is killed before the ring's call; the others are in NCCL's first all-reduce, of which nothing is
  *                  told, until a second thread aborts
  *
@@ -160,22 +162,60 @@ static void await_error(const struct called *h)
         CHECK(player_ms() < end, "rank %d: no error", h->r.rank);
 }
 
-static void left_spared(struct called *h)
+/* The others, on a communicator of their own, with its data in memory of its own; `same`: what it receives comes to the
+ * place of the victim's shard. */
+static struct called left_make(const struct called *h, bool same)
 {
-    struct called apart = *h;
-    NCCL(ncclCommSplit(h->r.comm, h->is_victim, h->r.rank, &apart.r.comm, NULL));
-    CUDA(cudaStreamCreateWithFlags(&apart.r.stream, cudaStreamNonBlocking));
+    struct called left = *h;
+    NCCL(ncclCommSplit(h->r.comm, h->is_victim, h->r.rank, &left.r.comm, NULL));
+    left.r.rank -= h->r.rank > h->victim;
+    left.r.nranks--;
+    buffers_make(&left.b, &left.r, SMALL);
+    if (same) {
+        CUDA(cudaFree(left.b.recv));
+        left.b.recv = h->b.recv + (size_t)h->victim * SHARD;
+    }
+    buffers_fill(&left.b, &left.r, 1);
+    return left;
+}
+
+/* The ring's call, until it is known to have failed. */
+static void left_fails(struct called *h)
+{
     if (h->is_victim)
         go(h);
     NCCL(enqueue(h));
     mark(h, ENQUEUED);
     await_error(h);
-    if (h->r.rank == h->r.nranks - 1 - (h->victim == h->r.nranks - 1))
+}
+
+static void left_end(struct called *left)
+{
+    CUDA(cudaStreamSynchronize(left->r.stream));
+    buffers_check(&left->b, &left->r, 1);
+    free(left->b.host);
+    NCCL(ncclCommDestroy(left->r.comm));
+}
+
+static void left_spared(struct called *h)
+{
+    struct called left = left_make(h, false);
+    CUDA(cudaStreamCreateWithFlags(&left.r.stream, cudaStreamNonBlocking));
+    left_fails(h);
+    if (left.r.rank == left.r.nranks - 1)
         board_sleep_ms(1000);
-    NCCL(grouped(&apart, enqueue_small));
+    NCCL(grouped(&left, enqueue_small));
     NCCL(ncclCommAbort(h->r.comm));
-    CUDA(cudaStreamSynchronize(apart.r.stream));
-    NCCL(ncclCommDestroy(apart.r.comm));
+    left_end(&left);
+}
+
+static void left_behind(struct called *h)
+{
+    struct called left = left_make(h, true);
+    left_fails(h);
+    NCCL(grouped(&left, enqueue_small));
+    NCCL(ncclCommAbort(h->r.comm));
+    left_end(&left);
 }
 
 static void *abort_later(void *one)
@@ -205,8 +245,13 @@ static void freed(struct called *h)
 static const struct {
     const char *name;
     void (*play)(struct called *h);
-} scenarios[] = {{"turn-killed", turn_killed}, {"turn-aborted", turn_aborted}, {"turn-held", turn_held},
-                 {"left-killed", left_killed}, {"left-spared", left_spared},   {"freed", freed}};
+} scenarios[] = {{"turn-killed", turn_killed},
+                 {"turn-aborted", turn_aborted},
+                 {"turn-held", turn_held},
+                 {"left-killed", left_killed},
+                 {"left-spared", left_spared},
+                 {"left-behind", left_behind},
+                 {"freed", freed}};
 
 static const char *scenario;
 

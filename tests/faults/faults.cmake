@@ -461,8 +461,12 @@ foreach(victim 0 1)
     run(fault_called_left-killed_${victim}_${form} 60 ${called} ${left} --has "\"event\":\"nccl_told\"" PROCESSES 3 LAUNCH ${killed}
       PLAY fault_called left-killed ${victim} ${form})
   endforeach()
-  run(fault_called_left-spared_${victim} 60 ${called} ${left} --hasnt "\"event\":\"nccl_told\"" PROCESSES 3 LAUNCH ${killed}
-    PLAY fault_called left-spared ${victim})
+  # The race oracle judges what a failed call still writes.
+  foreach(case spared behind)
+    set(others ${called} ${left} --hasnt "\"event\":\"nccl_told\"" PROCESSES 3 LAUNCH ${killed} PLAY fault_called left-${case} ${victim} ENV TEST_RACE=1)
+    run(fault_called_left-${case}_${victim} 60 ${others})
+    run(fault_later_left-${case}_${victim} 60 LIB ${nonblocking} ${others})
+  endforeach()
   run(fault_called_freed_${victim} 60 ${called} --hasnt "\"event\":\"nccl_told\"" --has "\"event\":\"communicator_failed\"" PROCESSES 3
     LAUNCH ${killed} PLAY fault_called freed ${victim})
 endforeach()
@@ -512,6 +516,8 @@ run(fault_mutant_called_not_released 60 WITH called_not_released ${caught_sh} "r
   6 ${killed} PLAY fault_called turn-held 1)
 run(fault_mutant_called_by_others 60 WITH called_by_others ${caught_sh} "NCCL error|remote process exited|ncclRemoteError" ${fault}
   --set SOFTGPU_NCCL_CONNECT=1 --set SLIPRING_MIN_BYTES=4K PROCESSES 3 LAUNCH --seconds 6 ${killed} PLAY fault_called left-spared 1)
+run(fault_mutant_left_not_joined 60 WITH left_not_joined ${caught_sh} "misuse: .*race|shard is wrong" ${fault} --set SLIPRING_MIN_BYTES=4K PROCESSES 3
+  LAUNCH --seconds 6 ${killed} PLAY fault_called left-behind 1 ENV TEST_RACE=1)
 run(fault_mutant_called_not_ended 60 WITH called_not_ended ${caught_sh} "rank 0 hangs" ${fault} ${in_turn} PROCESSES 2 LAUNCH --seconds 6 ${killed}
   PLAY fault_called turn-killed 1)
 run(fault_mutant_scatter_unbroken 60 WITH scatter_unbroken ${caught_sh} "of the sum is" ${fault} --set SLIPRING_REDUCE_SCATTER=always PROCESSES 3
