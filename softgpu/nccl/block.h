@@ -50,6 +50,8 @@ struct rank_slot {
     _Atomic uint64_t window_seq; /* registrations of windows that this rank has come to */
     _Atomic uint32_t connects;   /* kinds of collectives whose first one this rank has come to: connect.c */
     struct derive_slot derive[2];
+    struct block_id grow;               /* made by this rank for ncclCommGrow */
+    _Atomic uint64_t grow_seq;          /* for which call; written behind it */
     _Alignas(64) _Atomic uint32_t bell; /* rung after every change that this rank may be waiting for */
     _Atomic uint32_t sleeping;
 };

@@ -30,6 +30,7 @@ struct ncclComm {
     _Atomic uint32_t connected; /* kinds of collectives: connect.c */
     uint64_t derivations;       /* calls of split and shrink so far */
     _Atomic uint64_t derived;   /* how many of them are over */
+    uint64_t grows;             /* calls of grow so far */
     uint64_t windows;           /* the same for registrations of windows */
     _Atomic uint64_t windows_met;
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Communicators made from others: split and shrink. */
+/* Communicators made from others: split, shrink and grow. */
 #include "comm.h"
 
 #include <stdlib.h>
@@ -114,31 +114,38 @@ static ncclResult_t run_derive(struct job *job)
     return rc;
 }
 
+/* A new one on the parent's device, and as that is without a configuration. */
+static ncclResult_t new_beside(struct ncclComm **out, struct ncclComm *parent, int nranks, int rank,
+                               const ncclConfig_t *config)
+{
+    const struct softdrv *drv = softdrv_get();
+    CUcontext before = NULL;
+    drv->cuCtxGetCurrent(&before);
+    drv->cuCtxSetCurrent(parent->ctx);
+    const ncclResult_t rc = comm_new(out, nranks, rank, config);
+    drv->cuCtxSetCurrent(before);
+    if (rc == ncclSuccess && !config)
+        (*out)->blocking = parent->blocking;
+    return rc;
+}
+
 /* Takes over the reference to `parent`. */
 static ncclResult_t submit(struct job *job, struct ncclComm *parent, ncclComm_t *newcomm, const ncclConfig_t *config)
 {
-    const struct softdrv *drv = softdrv_get();
     ncclResult_t rc = ncclSuccess;
     job->parent = parent;
     job->run = run_derive;
     job->turn_over = turn_over;
     job->tells = parent;
     job->user = newcomm; /* NULL until it is made, as in NCCL */
-    if (job->color != NCCL_SPLIT_NOCOLOR) {
-        CUcontext before = NULL;
-        drv->cuCtxGetCurrent(&before);
-        drv->cuCtxSetCurrent(parent->ctx);
-        rc = comm_new(&job->comm, 0, 0, config);
-        drv->cuCtxSetCurrent(before);
-    }
+    if (job->color != NCCL_SPLIT_NOCOLOR)
+        rc = new_beside(&job->comm, parent, 0, 0, config);
     if (rc != ncclSuccess) {
         comm_put(parent);
         free(job->excluded);
         free(job);
         return rc;
     }
-    if (job->comm && !config)
-        job->comm->blocking = parent->blocking;
     pthread_mutex_lock(&parent->lock);
     job->seq = ++parent->derivations;
     pthread_mutex_unlock(&parent->lock);
@@ -230,3 +237,143 @@ ncclResult_t ncclCommShrink(ncclComm_t comm, int *list, int count, ncclComm_t *n
     return group_note_error(shrink(comm, list, count, newcomm, config, flags));
 }
 NCCL_ALIAS(ncclCommShrink);
+
+/* ---- grow ----
+ *
+ * One rank of the parent makes an id, which the program hands to the ranks that join. The parent's other ranks have it
+ * from that rank: as in NCCL the first and the last in the call, whether that blocks or not. */
+
+static ncclResult_t offer_id(struct ncclComm *comm, ncclUniqueId *id)
+{
+    struct rank_slot *mine = block_me(&comm->block);
+    if (atomic_load(&mine->grow_seq) > comm->grows)
+        return nccl_warn(ncclInvalidUsage, "CommGetUniqueId : the previous id has not been used");
+    ncclResult_t rc = block_create(&mine->grow);
+    if (rc != ncclSuccess)
+        return rc;
+    memset(id, 0, sizeof *id);
+    memcpy(id, &mine->grow, sizeof mine->grow);
+    atomic_store(&mine->grow_seq, comm->grows + 1);
+    block_ring_all(&comm->block);
+    return ncclSuccess;
+}
+
+ncclResult_t ncclCommGetUniqueId(ncclComm_t comm, ncclUniqueId *id)
+{
+    struct ncclComm *c;
+    if (!id)
+        return nccl_warn(ncclInvalidArgument, "CommGetUniqueId : out argument is NULL");
+    ncclResult_t rc = comm_get_ready(comm, "CommGetUniqueId", &c);
+    if (rc != ncclSuccess)
+        return rc;
+    rc = offer_id(c, id);
+    comm_put(c);
+    return rc;
+}
+NCCL_ALIAS(ncclCommGetUniqueId);
+
+/* Whoever of the parent's ranks has made it. */
+static ncclResult_t find_id(struct job *job)
+{
+    struct ncclComm *parent = job->parent;
+    for (;;) {
+        const uint32_t seen = atomic_load(&block_me(&parent->block)->bell);
+        int gone = 0;
+        for (int r = 0; r < parent->nranks; r++) {
+            if (atomic_load(&parent->block.slots[r].grow_seq) == job->seq) {
+                job->id = parent->block.slots[r].grow;
+                return ncclSuccess;
+            }
+            gone |= r != parent->rank && block_rank_gone(&parent->block, r);
+        }
+        if (gone)
+            return nccl_warn(ncclRemoteError, "CommGrow : a rank died or left before there was an id");
+        if (atomic_load(&parent->abort) || (job->comm && atomic_load(&job->comm->abort)))
+            return nccl_warn(ncclInternalError, "aborted while there was no id");
+        block_wait(&parent->block, seen, DERIVE_POLL_MS);
+    }
+}
+
+static ncclResult_t run_grow(struct job *job)
+{
+    const ncclResult_t rc = job->id.magic ? ncclSuccess : find_id(job);
+    return rc == ncclSuccess ? comm_connect(job->comm, &job->id, &job->comm->abort) : rc;
+}
+
+/* `parent` NULL: a rank that joins. */
+static ncclResult_t check_grow(const struct ncclComm *parent, int nranks, const ncclUniqueId *id, int rank)
+{
+    if (parent && rank != -1)
+        return nccl_warn(ncclInvalidArgument, "CommGrow : rank of the communicator must be -1, is %d", rank);
+    if (parent && nranks <= parent->nranks)
+        return nccl_warn(ncclInvalidArgument, "CommGrow : %d ranks are not more than %d", nranks, parent->nranks);
+    if (!parent && (!id || rank < 0 || rank >= nranks))
+        return nccl_warn(ncclInvalidArgument, "CommGrow : joining rank %d of %d, id %p", rank, nranks,
+                         (const void *)id);
+    return ncclSuccess;
+}
+
+static ncclResult_t begin_grow(struct job *job, int nranks, const ncclUniqueId *id, int rank,
+                               const ncclConfig_t *config)
+{
+    struct ncclComm *parent = job->parent;
+    ncclResult_t rc = ncclSuccess;
+    if (!parent) {
+        memcpy(&job->id, id, sizeof job->id);
+        return comm_new(&job->comm, nranks, rank, config);
+    }
+    pthread_mutex_lock(&parent->lock);
+    job->seq = ++parent->grows;
+    pthread_mutex_unlock(&parent->lock);
+    if (parent->rank == 0 || parent->rank == parent->nranks - 1)
+        rc = find_id(job);
+    return rc == ncclSuccess ? new_beside(&job->comm, parent, nranks, parent->rank, config) : rc;
+}
+
+/* Takes over the reference to `parent`. */
+static ncclResult_t submit_grow(struct ncclComm *parent, int nranks, const ncclUniqueId *id, int rank,
+                                ncclComm_t *newcomm, const ncclConfig_t *config)
+{
+    struct job *job = calloc(1, sizeof *job);
+    ncclResult_t rc = job ? ncclSuccess : ncclSystemError;
+    if (job) {
+        job->parent = parent;
+        rc = begin_grow(job, nranks, id, rank, config);
+    }
+    if (rc != ncclSuccess) {
+        comm_put(parent);
+        free(job);
+        return rc;
+    }
+    job->run = run_grow;
+    job->tells = job->comm;
+    job->user = newcomm;
+    *newcomm = job->comm;
+    rc = group_submit_job(job);
+    return rc == ncclInProgress ? ncclSuccess : rc; /* NCCL's answer; the new one tells when it is made */
+}
+
+static ncclResult_t grow(ncclComm_t comm, int nranks, const ncclUniqueId *id, int rank, ncclComm_t *newcomm,
+                         const ncclConfig_t *config)
+{
+    struct ncclComm *parent = NULL;
+    if (!newcomm || nranks < 1)
+        return nccl_warn(ncclInvalidArgument, "CommGrow : invalid argument");
+    *newcomm = NULL;
+    ncclResult_t rc = comm_check_config(config);
+    if (rc == ncclSuccess && comm)
+        rc = comm_get_ready(comm, "CommGrow", &parent);
+    if (rc == ncclSuccess)
+        rc = check_grow(parent, nranks, id, rank);
+    if (rc == ncclSuccess)
+        return submit_grow(parent, nranks, id, rank, newcomm, config);
+    comm_put(parent);
+    return rc;
+}
+
+ncclResult_t ncclCommGrow(ncclComm_t comm, int nranks, const ncclUniqueId *id, int rank, ncclComm_t *newcomm,
+                          ncclConfig_t *config)
+{
+    return group_note_error(grow(comm, nranks, id, rank, newcomm, config));
+}
+NCCL_ALIAS(ncclCommGrow);

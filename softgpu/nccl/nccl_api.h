@@ -14,6 +14,9 @@ void ncclResetDebugInit(void);
 #define NCCL_SUSPEND_MEM 1
 ncclResult_t ncclCommSuspend(ncclComm_t comm, int flags);
 ncclResult_t ncclCommResume(ncclComm_t comm);
+ncclResult_t ncclCommGetUniqueId(ncclComm_t comm, ncclUniqueId *id);
+ncclResult_t ncclCommGrow(ncclComm_t comm, int nranks, const ncclUniqueId *id, int rank, ncclComm_t *newcomm,
+                          ncclConfig_t *config);
 #endif
 #pragma GCC visibility pop
 

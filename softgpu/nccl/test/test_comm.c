@@ -2,6 +2,8 @@
 /* Making, splitting and ending communicators; groups; argument checks. */
 #include "ranks.h"
 
+#include "../nccl_api.h"
+
 #include <criterion/criterion.h>
 #include <dirent.h>
 #include <pthread.h>
@@ -81,6 +83,81 @@ static void shrinks(struct rank *r)
 Test(comm, shrink)
 {
     cr_expect_eq(run_ranks(3, 1, shrinks), 0);
+}
+
+/* The first `before` ranks have a communicator, and the others join it; rank `by` makes the id. */
+static void grow_by(struct rank *r, int before, int by, int nonblocking)
+{
+    static const int all[] = {0, 1, 2, 3};
+    struct {
+        _Atomic int there;
+        ncclUniqueId id;
+    } *told = (void *)r->shared;
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    ncclComm_t old = NULL, grown = NULL;
+    const int joins = r->rank >= before;
+    int n = 0;
+    ncclUniqueId id, none;
+    config.blocking = !nonblocking;
+    if (!joins)
+        OK(ncclCommInitRank(&old, before, r->id, r->rank));
+    if (r->rank == by) {
+        usleep(50000);
+        OK(ncclCommGetUniqueId(old, &id));
+        CHECK(ncclCommGetUniqueId(old, &none) == ncclInvalidUsage);
+        told->id = id;
+        atomic_store(&told->there, 1);
+    }
+    while (joins && !atomic_load(&told->there))
+        usleep(1000);
+    id = told->id;
+    OK(ncclCommGrow(old, r->nranks, joins ? &id : NULL, joins ? r->rank : -1, &grown, &config));
+    CHECK(grown != NULL);
+    CHECK(wait_async_error(grown, ncclInProgress, 10000) == ncclSuccess);
+    OK(ncclCommCount(grown, &n));
+    CHECK(n == r->nranks);
+    if (!nonblocking)
+        gather_ints(r, grown, r->nranks, all);
+    if (!joins && before > 1)
+        gather_ints(r, old, before, all);
+    OK(ncclCommDestroy(grown));
+    OK(ncclCommDestroy(old));
+}
+
+static void grows(struct rank *r)
+{
+    ncclComm_t none = NULL;
+    CHECK(ncclCommGrow(NULL, 4, NULL, 1, &none, NULL) == ncclInvalidArgument);
+    CHECK(ncclCommGrow(NULL, 4, &r->id, 4, &none, NULL) == ncclInvalidArgument);
+    CHECK(ncclCommGrow(NULL, 4, &r->id, -1, &none, NULL) == ncclInvalidArgument);
+    CHECK(ncclCommGetUniqueId(NULL, &r->id) == ncclInvalidArgument);
+    grow_by(r, 3, 1, 0);
+}
+
+static void grows_from_one(struct rank *r)
+{
+    grow_by(r, 1, 0, 0);
+}
+
+static void grows_later(struct rank *r)
+{
+    grow_by(r, 2, 0, 1);
+}
+
+static void grows_wrongly(struct rank *r)
+{
+    ncclComm_t none = NULL;
+    CHECK(ncclCommGrow(r->comm, r->nranks + 1, NULL, r->rank, &none, NULL) == ncclInvalidArgument);
+    CHECK(ncclCommGrow(r->comm, r->nranks, NULL, -1, &none, NULL) == ncclInvalidArgument);
+    CHECK(none == NULL);
+}
+
+Test(comm, grow)
+{
+    cr_expect_eq(run_ranks(4, 0, grows), 0);
+    cr_expect_eq(run_ranks(4, 0, grows_from_one), 0);
+    cr_expect_eq(run_ranks(4, 0, grows_later), 0);
+    cr_expect_eq(run_ranks(2, 1, grows_wrongly), 0);
 }
 
 static void same_gpu(struct rank *r)
