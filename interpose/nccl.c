@@ -102,6 +102,10 @@ NCCL_ORDERED(ncclCommSplit, slr_comm_split,
 NCCL_ORDERED(ncclCommShrink, slr_comm_shrink,
              (ncclComm_t comm, int *exclude, int count, ncclComm_t *newcomm, ncclConfig_t *config, int flags),
              (comm, exclude, count, newcomm, config, flags))
+NCCL_CALL(ncclCommGetUniqueId, slr_comm_get_unique_id, (ncclComm_t comm, ncclUniqueId *id), (comm, id))
+NCCL_ORDERED(ncclCommGrow, slr_comm_grow,
+             (ncclComm_t comm, int nranks, const ncclUniqueId *id, int rank, ncclComm_t *newcomm, ncclConfig_t *config),
+             (comm, nranks, id, rank, newcomm, config))
 NCCL_ORDERED(ncclCommFinalize, slr_comm_finalize, (ncclComm_t comm), (comm))
 NCCL_ORDERED(ncclCommDestroy, slr_comm_destroy, (ncclComm_t comm), (comm))
 NCCL_ORDERED(ncclCommAbort, slr_comm_abort, (ncclComm_t comm), (comm))

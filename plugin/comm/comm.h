@@ -77,7 +77,8 @@ struct slr_comm {
     struct slr_timeline_counts *timeline_counts;
     _Atomic bool written;          /* peers know that they may write into this rank's receive buffers */
     _Atomic uint32_t passed_alone; /* gathers that this rank alone left to NCCL; passed_alone.h */
-    unsigned splits, shrinks;
+    unsigned splits, shrinks, grows;
+    struct slr_key_offer grown;      /* of this rank's own making; its peers have it from the control block */
     bool nonblocking;                /* NCCL's calls return before they have enqueued anything */
     struct slr_late *_Atomic late;   /* what comes behind those: passed/turn.h; NULL: nothing */
     _Atomic uint64_t in_progress_ms; /* when NCCL last said so to the program; 0: never */

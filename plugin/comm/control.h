@@ -33,6 +33,7 @@
 #include "cache/staging.h"
 #include "kernels/ring.h"
 #include "plugin/comm/agreed_change.h"
+#include "plugin/comm/key.h"
 #include "plugin/comm/shared.h"
 #include "plugin/comm/trial_row.h"
 
@@ -111,6 +112,7 @@ struct slr_post {
     uint32_t tries;                 /* rounds in which it would try ways (trials.h); 0: none */
     uint32_t slots_given;           /* SLIPRING_SLOT_BYTES is set there: all slots have that size */
     struct slr_linked linked[SLR_SLOT_CLASSES];
+    struct slr_key_offer grown;    /* for those that have this communicator: lifecycle/make.c */
     _Atomic uint64_t passed_alone; /* gathers that it left to NCCL so far << 32 | number of the call that comes next */
     _Atomic uint32_t passed_alone_why;                /* enum slr_reason of the latest of them */
     char name[12];                                    /* the communicator's, as in the log */

@@ -29,7 +29,10 @@ struct slr_key slr_key_derive(const char *use, const struct slr_key *parent, con
 struct slr_key slr_key_of_id(const ncclUniqueId *id, enum slr_key_way way, int nranks)
 {
     const struct slr_key k = slr_key_derive("unique id", NULL, id->internal, sizeof id->internal);
-    return slr_key_derive(way == SLR_KEY_INIT_RANK ? "init rank" : "init rank scalable", &k, &nranks, sizeof nranks);
+    static const char *const use[] = {[SLR_KEY_INIT_RANK] = "init rank",
+                                      [SLR_KEY_INIT_RANK_SCALABLE] = "init rank scalable",
+                                      [SLR_KEY_GROW] = "grow"};
+    return slr_key_derive(use[way], &k, &nranks, sizeof nranks);
 }
 
 struct slr_key slr_key_of_all(void)

@@ -3,7 +3,8 @@
  * it.
  *
  *   key     256 bits, derived from the ncclUniqueId, from the parent's key, or from random bytes.
- *           Secret: it is kept in the memory of the ranks' processes, and never sent or logged.
+ *           Secret: it is kept in the memory of the ranks' processes, their control block included, and never sent
+ *           or logged.
  *   label   128 bits, derived from a key for one use: the name of a socket, the communicator's name
  *           in the log, its address in messages. Public.
  *   token   256 bits, derived from a key: shows the collecting rank that who connects knows the key
@@ -28,13 +29,19 @@ struct slr_label {
     uint8_t byte[16];
 };
 
+/* Of a communicator that one is to grow to: by the rank that has made its id, for the others that have the parent. */
+struct slr_key_offer {
+    struct slr_key key;
+    _Atomic uint64_t number; /* of the parent's call of ncclCommGrow; written behind the key. 0: none yet */
+};
+
 #define SLR_LABEL_HEX (2 * 16 + 1)
 
 /* `use` is a constant of the caller. `parent` NULL: none. */
 struct slr_key slr_key_derive(const char *use, const struct slr_key *parent, const void *data, size_t bytes);
 
 /* Ways to make a communicator; equal on its ranks, different for all others. */
-enum slr_key_way { SLR_KEY_INIT_RANK, SLR_KEY_INIT_RANK_SCALABLE };
+enum slr_key_way { SLR_KEY_INIT_RANK, SLR_KEY_INIT_RANK_SCALABLE, SLR_KEY_GROW };
 struct slr_key slr_key_of_id(const ncclUniqueId *id, enum slr_key_way way, int nranks);
 struct slr_key slr_key_of_all(void); /* another one at each call: all its ranks are in this process */
 struct slr_key slr_key_of_split(const struct slr_key *parent, uint64_t number, int color);

@@ -30,6 +30,7 @@ struct slr_init {
     ncclComm_t *out; /* where the real call puts the handle */
     bool later;      /* NCCL goes on making it when the call has returned */
     bool nonblocking;
+    bool quiet; /* NCCL's call says nothing of going on */
     struct slr_making making;
     /* When NCCL has made it, what that says of it. */
     ncclComm_t nccl; /* NULL: it has not */

@@ -23,6 +23,9 @@ ncclResult_t slr_comm_init_all(ncclComm_t *comms, int ndev, const int *devlist);
 ncclResult_t slr_comm_split(ncclComm_t comm, int color, int key, ncclComm_t *newcomm, ncclConfig_t *config);
 ncclResult_t slr_comm_shrink(ncclComm_t comm, int *exclude, int count, ncclComm_t *newcomm, ncclConfig_t *config,
                              int flags);
+ncclResult_t slr_comm_get_unique_id(ncclComm_t comm, ncclUniqueId *id);
+ncclResult_t slr_comm_grow(ncclComm_t comm, int nranks, const ncclUniqueId *id, int rank, ncclComm_t *newcomm,
+                           ncclConfig_t *config);
 /* Those that a group has kept (comm/group_kept.h), which its real end has made, or has not: `r` is what that
  * answered. */
 void slr_inits_end(struct slr_init *list, ncclResult_t r);

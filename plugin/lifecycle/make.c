@@ -3,7 +3,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include "base/settings.h"
+#include "base/wait.h"
 #include "plugin/comm/call.h"
+#include "plugin/comm/control.h"
 #include "plugin/lifecycle/init.h"
 #include "plugin/lifecycle/lifecycle.h"
 #include "plugin/lifecycle/lifecycle_impl.h"
@@ -54,17 +56,22 @@ static struct slr_init *init_new(const struct slr_key *key, ncclComm_t *out, int
     return init;
 }
 
-/* One that has no parent. */
-static struct slr_init *init_first(const struct slr_key *key, ncclComm_t *out, int nranks, int rank,
-                                   const ncclConfig_t *config)
+/* One that tells of itself how far NCCL is. */
+static struct slr_init *init_first(const struct slr_key *key, ncclComm_t *out, int nranks, int rank, bool blocks)
 {
     struct slr_init *init = init_new(key, out, nranks, rank);
     if (init)
-        init->later = init->nonblocking = nonblocking(config);
+        init->later = init->nonblocking = !blocks;
     return init;
 }
 
-/* Split or shrunk from another: that says whether the call waits; the new one takes after it without a configuration. */
+/* It takes after the other without a configuration. */
+static bool inherits(const ncclConfig_t *config, const struct slr_comm *parent)
+{
+    return config ? nonblocking(config) : parent->nonblocking;
+}
+
+/* Split or shrunk from another: that says whether the call waits, and tells of it. */
 static struct slr_init *init_derived(const struct slr_key *key, ncclComm_t *out, const struct slr_comm *parent,
                                      const ncclConfig_t *config)
 {
@@ -72,8 +79,9 @@ static struct slr_init *init_derived(const struct slr_key *key, ncclComm_t *out,
     if (!init)
         return NULL;
     init->later = parent->nonblocking;
+    init->quiet = parent->nonblocking;
     init->making.parent = parent->nonblocking ? parent->nccl : NULL;
-    init->nonblocking = config ? nonblocking(config) : parent->nonblocking;
+    init->nonblocking = inherits(config, parent);
     return init;
 }
 
@@ -96,11 +104,11 @@ static bool taken(ncclResult_t r)
 static ncclResult_t inits_end(struct slr_init *list, ncclResult_t r)
 {
     if (list && taken(r) && (list->later || r == ncclInProgress)) {
-        const bool derived = list->making.parent != NULL;
+        const bool quiet = list->quiet;
         for (struct slr_init *init = list; init; init = init->next)
             init->later = true;
         slr_inits_later(list);
-        return derived ? r : ncclInProgress; /* of a split NCCL says nothing: one asks the parent */
+        return quiet ? r : ncclInProgress;
     }
     if (r == ncclSuccess)
         slr_inits_finish(list);
@@ -124,7 +132,7 @@ ncclResult_t slr_comm_init_rank(ncclComm_t *comm, int nranks, ncclUniqueId id, i
     struct slr_init *init = NULL;
     if (!slr_process_off() && comm) {
         struct slr_key key = slr_key_of_id(&id, SLR_KEY_INIT_RANK, nranks);
-        init = init_first(&key, comm, nranks, rank, config);
+        init = init_first(&key, comm, nranks, rank, !nonblocking(config));
     }
     ncclResult_t r = with_config ? slr_real.ncclCommInitRankConfig(comm, nranks, id, rank, config)
                                  : slr_real.ncclCommInitRank(comm, nranks, id, rank);
@@ -140,7 +148,7 @@ ncclResult_t slr_comm_init_rank_scalable(ncclComm_t *comm, int nranks, int rank,
     struct slr_init *init = NULL;
     if (!slr_process_off() && comm && ids && nid > 0) {
         struct slr_key key = slr_key_of_id(&ids[0], SLR_KEY_INIT_RANK_SCALABLE, nranks);
-        init = init_first(&key, comm, nranks, rank, config);
+        init = init_first(&key, comm, nranks, rank, !nonblocking(config));
     }
     ncclResult_t r = init_done(init, slr_real.ncclCommInitRankScalable(comm, nranks, rank, nid, ids, config));
     slr_guard--;
@@ -152,7 +160,7 @@ static struct slr_init *inits_of_all(ncclComm_t *comms, int ndev)
     struct slr_init *first = NULL, **at = &first;
     struct slr_key key = slr_key_of_all();
     for (int i = 0; i < ndev; i++) {
-        *at = init_first(&key, &comms[i], ndev, i, NULL);
+        *at = init_first(&key, &comms[i], ndev, i, !nonblocking(NULL));
         if (!*at) /* the ranks that have one will find that the others are absent */
             break;
         at = &(*at)->next;
@@ -205,6 +213,99 @@ ncclResult_t slr_comm_shrink(ncclComm_t comm, int *exclude, int count, ncclComm_
     }
     ncclResult_t r = init_done(init, slr_real.ncclCommShrink(comm, exclude, count, newcomm, config, flags));
     slr_comm_put(parent);
+    slr_guard--;
+    return r;
+}
+
+/* ---- growing ----
+ *
+ * The ranks that join have the id alone, from which the key is derived. Of those that have the parent one makes the id,
+ * and puts the key where the others find it: in the parent's control block. So all ranks take part in the bootstrap before
+ * NCCL's part, as always. Who comes before there is an id waits for it, as NCCL's first and last rank do in the call,
+ * blocking or not: at most SLIPRING_AGREE_TIMEOUT, and then NCCL has the new communicator on all ranks. */
+
+static void offer(struct slr_key_offer *to, const struct slr_key *key, uint64_t number)
+{
+    to->key = *key;
+    atomic_store(&to->number, number);
+}
+
+ncclResult_t slr_comm_get_unique_id(ncclComm_t comm, ncclUniqueId *id)
+{
+    slr_guard++;
+    const ncclResult_t r = slr_real.ncclCommGetUniqueId(comm, id);
+    struct slr_comm *parent = r == ncclSuccess ? parent_of(comm) : NULL;
+    if (parent) {
+        const struct slr_key key = slr_key_of_id(id, SLR_KEY_GROW, 0);
+        offer(&parent->grown, &key, parent->grows + 1);
+        if (parent->shared.control)
+            offer(&parent->shared.control->post[parent->rank].grown, &key, parent->grows + 1);
+    }
+    slr_comm_put(parent);
+    slr_guard--;
+    return r;
+}
+
+static bool offered(const struct slr_key_offer *by, uint64_t number, struct slr_key *key)
+{
+    if (atomic_load(&by->number) != number)
+        return false;
+    *key = by->key;
+    return true;
+}
+
+static bool find_offer(const struct slr_comm *parent, struct slr_key *key)
+{
+    bool found = offered(&parent->grown, parent->grows, key);
+    for (int r = 0; parent->shared.control && r < parent->nranks && !found; r++)
+        found = offered(&parent->shared.control->post[r].grown, parent->grows, key);
+    return found;
+}
+
+/* False: nothing is to be waited for, or not any more. */
+static bool await_offer(const struct slr_comm *parent, struct slr_key *key)
+{
+    const uint64_t end = slr_now_ms() + slr_get(SLR_S_AGREE_TIMEOUT);
+    while (!find_offer(parent, key)) {
+        if (!parent->shared.control || atomic_load(&parent->error) != ncclSuccess || slr_now_ms() >= end)
+            return false;
+        slr_sleep_ms(1);
+    }
+    return true;
+}
+
+/* Of a rank that has the parent. Calls that NCCL refuses do not count. */
+static struct slr_init *init_grown(ncclComm_t *out, struct slr_comm *parent, int nranks, int rank,
+                                   const ncclConfig_t *config)
+{
+    struct slr_key key;
+    if (rank != -1 || nranks <= parent->nranks)
+        return NULL;
+    parent->grows++;
+    return await_offer(parent, &key) ? init_first(&key, out, nranks, parent->rank, !inherits(config, parent)) : NULL;
+}
+
+static struct slr_init *init_joining(ncclComm_t *out, int nranks, const ncclUniqueId *id, int rank,
+                                     const ncclConfig_t *config)
+{
+    const struct slr_key key = slr_key_of_id(id, SLR_KEY_GROW, 0);
+    return init_first(&key, out, nranks, rank, !nonblocking(config));
+}
+
+ncclResult_t slr_comm_grow(ncclComm_t comm, int nranks, const ncclUniqueId *id, int rank, ncclComm_t *newcomm,
+                           ncclConfig_t *config)
+{
+    slr_guard++;
+    struct slr_init *init = NULL;
+    struct slr_comm *parent = comm && newcomm ? parent_of(comm) : NULL;
+    if (parent)
+        init = init_grown(newcomm, parent, nranks, rank, config);
+    else if (!comm && newcomm && id && !slr_process_off())
+        init = init_joining(newcomm, nranks, id, rank, config);
+    if (init)
+        init->quiet = true;
+    slr_comm_put(parent);
+    const ncclResult_t r = init_done(init, slr_real.ncclCommGrow(comm, nranks, id, rank, newcomm, config));
     slr_guard--;
     return r;
 }

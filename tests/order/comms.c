@@ -14,17 +14,21 @@ ncclComm_t comm_first(const struct rank *r)
     return comm;
 }
 
+void tell(ncclComm_t comm, void *data, size_t bytes, int root)
+{
+    void *device;
+    CUDA(cudaMalloc(&device, bytes));
+    CUDA(cudaMemcpy(device, data, bytes, cudaMemcpyHostToDevice));
+    NCCL(ncclBroadcast(device, device, bytes, ncclUint8, root, comm, 0));
+    CUDA(cudaMemcpy(data, device, bytes, cudaMemcpyDeviceToHost));
+    CUDA(cudaFree(device));
+}
+
 void more_ids(const struct rank *r, ncclComm_t comm, ncclUniqueId *ids, int n)
 {
-    ncclUniqueId *device;
-    size_t bytes = (size_t)n * sizeof *ids;
     for (int i = 0; i < n && r->rank == 0; i++)
         NCCL(ncclGetUniqueId(&ids[i]));
-    CUDA(cudaMalloc((void **)&device, bytes));
-    CUDA(cudaMemcpy(device, ids, bytes, cudaMemcpyHostToDevice));
-    NCCL(ncclBroadcast(device, device, bytes, ncclUint8, 0, comm, 0));
-    CUDA(cudaMemcpy(ids, device, bytes, cudaMemcpyDeviceToHost));
-    CUDA(cudaFree(device));
+    tell(comm, ids, (size_t)n * sizeof *ids, 0);
 }
 
 void check_one(ncclComm_t comm, const char *what)

@@ -16,6 +16,7 @@ extern const struct comm_case comm_make_cases[], comm_end_cases[];
 
 /* A communicator over all processes, and another over the same ranks, whose id travels over the first. */
 ncclComm_t comm_first(const struct rank *r);
+void tell(ncclComm_t comm, void *data, size_t bytes, int root); /* all ranks have the root's data */
 void more_ids(const struct rank *r, ncclComm_t comm, ncclUniqueId *ids, int n);
 
 /* One gather on a stream of its own, checked. */

@@ -4,6 +4,14 @@
 
 #include <string.h>
 
+#if NCCL_VERSION_CODE < NCCL_VERSION(2, 29, 0)
+ncclResult_t ncclCommGetUniqueId(ncclComm_t comm, ncclUniqueId *id);
+ncclResult_t ncclCommGrow(ncclComm_t comm, int nranks, const ncclUniqueId *id, int rank, ncclComm_t *newcomm,
+                          ncclConfig_t *config);
+ncclResult_t pncclCommGrow(ncclComm_t comm, int nranks, const ncclUniqueId *id, int rank, ncclComm_t *newcomm,
+                           ncclConfig_t *config);
+#endif
+
 static void config_blocking(struct rank *r)
 {
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
@@ -480,6 +488,116 @@ static void shrink(struct rank *r)
     NCCL(ncclCommDestroy(all));
 }
 
+/* One of some ranks of all makes an id, and the next of all joins them. Those that have nothing to tell, and are not told,
+ * are at once in the call, where there may be no id yet. */
+static ncclComm_t grown_by_next(const struct rank *r, ncclComm_t all, ncclComm_t some, int count, ncclConfig_t *config)
+{
+    const int by = count > 1; /* not the first, if there is another */
+    ncclComm_t pair = NULL, grown = NULL;
+    ncclUniqueId id;
+    const bool joins = r->rank == count, makes = r->rank == by - (by == count);
+    NCCL(ncclCommSplit(all, joins || makes ? 0 : NCCL_SPLIT_NOCOLOR, r->rank, &pair, NULL));
+    if (makes) {
+        sleep_ms(30);
+        NCCL(ncclCommGetUniqueId(some, &id));
+    }
+    if (pair)
+        tell(pair, &id, sizeof id, 0);
+    if (r->rank <= count)
+        NCCL(ncclCommGrow(joins ? NULL : some, count + 1, joins ? &id : NULL, joins ? count : -1, &grown, config));
+    if (pair)
+        NCCL(ncclCommDestroy(pair));
+    return grown;
+}
+
+/* By one rank at a time, from one that is alone on. */
+static void grow(struct rank *r)
+{
+    ncclComm_t all = comm_first(r), now = NULL;
+    NCCL(ncclCommSplit(all, r->rank == 0 ? 0 : NCCL_SPLIT_NOCOLOR, 0, &now, NULL));
+    for (int count = 1; count < r->nranks; count++) {
+        ncclComm_t grown = grown_by_next(r, all, now, count, NULL);
+        if (grown)
+            check_one(grown, "grown");
+        if (now && count > 1)
+            check_one(now, "the smaller one");
+        if (now)
+            NCCL(ncclCommDestroy(now));
+        now = grown;
+    }
+    check_one(all, "the first");
+    NCCL(ncclCommDestroy(now));
+    NCCL(ncclCommDestroy(all));
+}
+
+/* The same one twice; the second time in a group with another that is made. A call that NCCL refuses is none. */
+static void grow_again(struct rank *r)
+{
+    ncclComm_t all = comm_first(r), some, grown[3], refused;
+    const bool joins = r->rank == r->nranks - 1;
+    ncclUniqueId id;
+    NCCL(ncclCommSplit(all, joins ? NCCL_SPLIT_NOCOLOR : 0, r->rank, &some, NULL));
+    grown[0] = grown_by_next(r, all, some, r->nranks - 1, NULL);
+    if (r->rank == 0) {
+        NCCL(ncclCommGetUniqueId(some, &id));
+        EXPECT(ncclCommGrow(some, r->nranks - 1, NULL, -1, &refused, NULL) == ncclInvalidArgument, "it does not grow");
+    }
+    tell(all, &id, sizeof id, 0);
+    NCCL(ncclGroupStart());
+    NCCL(ncclCommGrow(some, r->nranks, joins ? &id : NULL, joins ? r->rank : -1, &grown[1], NULL));
+    NCCL(ncclCommSplit(all, 0, -r->rank, &grown[2], NULL));
+    NCCL(ncclGroupEnd());
+    for (int i = 0; i < 3; i++) {
+        check_one(grown[i], "one of several");
+        NCCL(ncclCommDestroy(grown[i]));
+    }
+    if (some)
+        NCCL(ncclCommDestroy(some));
+    NCCL(ncclCommDestroy(all));
+}
+
+/* The one that joins goes around slipring, as a rank without it does. */
+static void grow_absent(struct rank *r)
+{
+    const bool joins = r->rank == r->nranks - 1;
+    ncclComm_t all = comm_first(r), some, grown;
+    ncclUniqueId id;
+    NCCL(ncclCommSplit(all, joins ? NCCL_SPLIT_NOCOLOR : 0, r->rank, &some, NULL));
+    if (r->rank == 0)
+        NCCL(ncclCommGetUniqueId(some, &id));
+    tell(all, &id, sizeof id, 0);
+    if (joins)
+        NCCL(pncclCommGrow(NULL, r->nranks, &id, r->rank, &grown, NULL));
+    else
+        NCCL(ncclCommGrow(some, r->nranks, NULL, -1, &grown, NULL));
+    check_one(grown, "grown by one without slipring");
+    NCCL(ncclCommDestroy(grown));
+    if (some)
+        NCCL(ncclCommDestroy(some));
+    NCCL(ncclCommDestroy(all));
+}
+
+/* Not blocking, or some of them; the new one tells by itself. */
+static void nonblocking_grow(struct rank *r)
+{
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    ncclComm_t all = comm_first(r), some, grown;
+    const bool joins = r->rank == r->nranks - 1;
+    NCCL(ncclCommSplit(all, joins ? NCCL_SPLIT_NOCOLOR : 0, r->rank, &some, NULL));
+    for (int blocking = 0; blocking < 2; blocking++) {
+        config.blocking = blocking && joins;
+        grown = grown_by_next(r, all, some, r->nranks - 1, &config);
+        settle(grown, config.blocking ? ncclSuccess : ncclInProgress);
+        check_nonblocking(grown, "grown");
+        end_nonblocking(grown);
+    }
+    if (some) {
+        check_one(some, "the smaller one");
+        NCCL(ncclCommDestroy(some));
+    }
+    NCCL(ncclCommDestroy(all));
+}
+
 static void many_in_group(struct rank *r)
 {
     ncclComm_t all = comm_first(r), made[4];
@@ -523,6 +641,10 @@ const struct comm_case comm_make_cases[] = {
     {"split-no-colour", 3, split_no_colour},
     {"split-of-split", 4, split_of_split},
     {"shrink", 3, shrink},
+    {"grow", 4, grow},
+    {"grow-again", 3, grow_again},
+    {"grow-absent", 3, grow_absent},
+    {"nonblocking-grow", 4, nonblocking_grow},
     {"many-in-group", 2, many_in_group},
     {NULL, 0, NULL},
 };

@@ -148,7 +148,7 @@ run(form_mutant_query_not_carried 300 MUTANT query_not_carried ${caught} EACH fo
 
 # ---- communicators ----
 program(forms_comms comms.c comms_make.c comms_end.c LIBS ${libraries})
-foreach(case config config-none scalable split-colour split-reversed split-no-colour split-of-split shrink many-in-group finalize
+foreach(case config config-none scalable split-colour split-reversed split-no-colour split-of-split shrink grow grow-again many-in-group finalize
         destroy-at-once destroy-orders destroy-late)
   run(form_comms_${case} 90 ${form} ${ring_only} -- $<TARGET_FILE:forms_comms> ${case})
 endforeach()
@@ -156,9 +156,11 @@ foreach(case init-all init-in-group threads mixed)
   run(form_comms_${case} 90 ${form} ${ring_behind_first} -- $<TARGET_FILE:forms_comms> ${case})
 endforeach()
 foreach(case nonblocking nonblocking-in-group nonblocking-split nonblocking-late nonblocking-some nonblocking-groups nonblocking-shrink
-        nonblocking-abort)
+        nonblocking-grow nonblocking-abort)
   run(form_comms_${case} 90 ${form} ${ring_only} -- $<TARGET_FILE:forms_comms> ${case} ENV SOFTGPU_NCCL_ENDED=1)
 endforeach()
+run(form_comms_grow-absent 90 ${form} --has "\"event\":\"pass\",\"op\":\"allgather\".*\"reason\":\"rank_absent\"" --hasnt "\"event\":\"substitute\""
+  -- $<TARGET_FILE:forms_comms> grow-absent)
 run(form_comms_nonblocking-unfinished 90 ${form} --has "\"event\":\"pass\".*\"reason\":\"in_progress\"" --has "\"event\":\"substitute\""
   -- $<TARGET_FILE:forms_comms> nonblocking-unfinished)
 # These ask NCCL itself while slipring does, which NCCL's code is not for.
@@ -171,8 +173,15 @@ foreach(n 2 3)
     EACH forms_order copy-async,gemm,overwrite-memset,event-gemm-blocking,send-recv ${n} ENV TEST_RACE=1 SOFTGPU_NCCL_LATER_US=2000)
 endforeach()
 run(form_later_groups 180 LIB ${nonblocking} ${form} ${ring_only} EACH forms_groups several-comms,mixed,other-stream,uneven,nested 3 ENV TEST_RACE=1)
+run(form_later_grow 180 LIB ${nonblocking} ${form} ${ring_only} EACH forms_comms grow,grow-again 4 ENV SOFTGPU_NCCL_LATER_US=2000)
 # The program asks while slipring does: NCCL's code is not for that.
 run(form_mutant_making_answer 120 MUTANT making_answer ${form} EACH forms_comms nonblocking 2 ENV SOFTGPU_NCCL_JOIN_US=20000)
+foreach(row "not_offered grow,grow-again" "not_kept grow" "not_awaited grow,grow-again" "refused grow-again")
+  separate_arguments(row)
+  list(POP_FRONT row name cases)
+  run(form_mutant_grow_${name} 120 MUTANT grow_${name} ${form} --set SLIPRING_AGREE_TIMEOUT=300ms ${ring_only} EACH forms_comms ${cases} 4)
+endforeach()
+run(form_mutant_grow_says 120 WITH grow_says ${caught_sh} "in progress" ${form} ${ring_only} -- $<TARGET_FILE:forms_comms> nonblocking-grow)
 run(form_mutant_making_await 120 WITH making_await ${caught_sh} "communicator_not_tracked|not finished in time" ${form} --misuse-ok
   --hasnt "communicator_not_tracked" -- $<TARGET_FILE:forms_comms> nonblocking-unasked ENV RANKS_SECONDS=8)
 run(form_mutant_making_end 120 MUTANT making_end ${form} EACH forms_comms nonblocking-abort 2 ENV SOFTGPU_NCCL_ENDED=1)

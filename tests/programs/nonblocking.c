@@ -6,6 +6,8 @@
 #include <nccl.h>
 ncclResult_t ncclGroupStart(void); /* without a prototype there */
 ncclResult_t ncclGroupEnd(void);
+ncclResult_t ncclCommGrow(ncclComm_t comm, int nranks, const ncclUniqueId *id, int rank, ncclComm_t *newcomm,
+                          ncclConfig_t *config); /* new in 2.29 */
 #pragma GCC visibility pop
 #include <cuda_runtime_api.h>
 #include <dlfcn.h>
@@ -134,6 +136,13 @@ ncclResult_t ncclCommShrink(ncclComm_t comm, int *exclude, int n, ncclComm_t *ne
 {
     ncclConfig_t c = not_blocking(config);
     return after(comm, NEXT(ncclCommShrink)(comm, exclude, n, newcomm, config ? &c : NULL, flags));
+}
+
+ncclResult_t ncclCommGrow(ncclComm_t comm, int nranks, const ncclUniqueId *id, int rank, ncclComm_t *newcomm,
+                          ncclConfig_t *config)
+{
+    ncclConfig_t c = not_blocking(config);
+    return made(newcomm, NEXT(ncclCommGrow)(comm, nranks, id, rank, newcomm, comm && !config ? NULL : &c));
 }
 
 ncclResult_t ncclCommFinalize(ncclComm_t comm)

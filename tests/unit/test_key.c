@@ -68,6 +68,7 @@ Test(key, every_input_counts)
     for (int nranks = 1; nranks < 40; nranks++) {
         is_new(slr_key_of_id(&id, SLR_KEY_INIT_RANK, nranks), "number of ranks");
         is_new(slr_key_of_id(&id, SLR_KEY_INIT_RANK_SCALABLE, nranks), "scalable");
+        is_new(slr_key_of_id(&id, SLR_KEY_GROW, nranks), "grow");
     }
     for (unsigned parent = 0; parent < 3; parent++)
         for (uint64_t number = 1; number < 12; number++)

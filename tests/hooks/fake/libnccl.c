@@ -56,6 +56,9 @@ FAKE(ncclPutSignal, (const void *from, size_t count, ncclDataType_t type, int pe
 FAKE(ncclSignal, (int peer, int signal, int context, unsigned flags, ncclComm_t comm, cudaStream_t stream))
 FAKE(ncclWaitSignal, (int n, ncclWaitSignalDesc_t *signals, ncclComm_t comm, cudaStream_t stream))
 FAKE(ncclCommSuspend, (ncclComm_t comm, int flags))
+FAKE(ncclCommGetUniqueId, (ncclComm_t comm, ncclUniqueId *id))
+FAKE(ncclCommGrow,
+     (ncclComm_t comm, int nranks, const ncclUniqueId *id, int rank, ncclComm_t *newcomm, ncclConfig_t *config))
 /* ncclCommShrink, ncclCommRevoke and others are missing, as in an older NCCL. */
 
 ncclResult_t pncclCommInitRank(ncclComm_t *comm, int nranks, ncclUniqueId id, int rank)
