@@ -133,7 +133,7 @@ ncclResult_t ncclAllGather(const void *send, void *recv, size_t count, ncclDataT
                            cudaStream_t stream)
 {
     NCCL_HOOK(ncclAllGather, (send, recv, count, type, comm, stream),
-              slr_all_gather(send, recv, count, type, comm, stream));
+              slr_all_gather(send, recv, count, type, comm, stream, NULL));
 }
 
 SLR_API
@@ -141,7 +141,7 @@ ncclResult_t ncclReduceScatter(const void *send, void *recv, size_t count, ncclD
                                ncclComm_t comm, cudaStream_t stream)
 {
     NCCL_HOOK(ncclReduceScatter, (send, recv, count, type, op, comm, stream),
-              slr_reduce_scatter(send, recv, count, type, op, comm, stream));
+              slr_reduce_scatter(send, recv, count, type, op, comm, stream, NULL));
 }
 
 SLR_API
@@ -149,15 +149,15 @@ ncclResult_t ncclAllReduce(const void *send, void *recv, size_t count, ncclDataT
                            ncclComm_t comm, cudaStream_t stream)
 {
     NCCL_HOOK(ncclAllReduce, (send, recv, count, type, op, comm, stream),
-              slr_all_reduce(send, recv, count, type, op, comm, stream));
+              slr_all_reduce(send, recv, count, type, op, comm, stream, NULL));
 }
 
-/* Everything else that takes a stream goes to NCCL, and is noticed; behind the statement `first`, if there is one. */
-#define NCCL_NOTICED(fn, id, n, t, first, params, args)                                                                \
+/* Everything else that takes a stream goes to NCCL, and is noticed. */
+#define NCCL_OTHER_OF(fn, id, n, t, params, args)                                                                      \
     static ncclResult_t noticed_##fn params                                                                            \
     {                                                                                                                  \
         struct slr_other o = {.func = id, .count = n, .type = t, .comm = comm, .stream = stream};                      \
-        first slr_group_goes_on();                                                                                     \
+        slr_group_goes_on();                                                                                           \
         slr_other_begin(&o);                                                                                           \
         return slr_other_end(&o, slr_real.fn args);                                                                    \
     }                                                                                                                  \
@@ -166,7 +166,6 @@ ncclResult_t ncclAllReduce(const void *send, void *recv, size_t count, ncclDataT
     {                                                                                                                  \
         NCCL_HOOK(fn, args, noticed_##fn args);                                                                        \
     }
-#define NCCL_OTHER_OF(fn, id, n, t, params, args) NCCL_NOTICED(fn, id, n, t, , params, args)
 #define NCCL_OTHER(fn, id, params, args) NCCL_OTHER_OF(fn, id, count, type, params, args)
 
 /* What most of them begin and end with, and are given. */
@@ -208,16 +207,12 @@ NCCL_OTHER_OF(ncclSignal, SLR_NCCL_SIGNAL, 0, ncclUint8, (int peer, int signal, 
 NCCL_OTHER_OF(ncclWaitSignal, SLR_NCCL_WAIT_SIGNAL, 0, ncclUint8, (int n, ncclWaitSignalDesc_t *signals, ON),
               (n, signals, comm, stream))
 
-/* Those that slipring substitutes: without a configuration they are the plain calls. */
-#define NCCL_CONFIGURED(fn, id, plain, params, args)                                                                   \
-    NCCL_NOTICED(fn, id, count, type, if (!config) return plain;, params, args)
-NCCL_CONFIGURED(ncclAllGatherConfig, SLR_NCCL_ALL_GATHER, slr_all_gather(send, recv, count, type, comm, stream),
-                (BUFFERS, ON, CONFIG), (send, recv, count, type, comm, stream, config))
-NCCL_CONFIGURED(ncclReduceScatterConfig, SLR_NCCL_REDUCE_SCATTER,
-                slr_reduce_scatter(send, recv, count, type, op, comm, stream), (BUFFERS, ncclRedOp_t op, ON, CONFIG),
-                (send, recv, count, type, op, comm, stream, config))
-NCCL_CONFIGURED(ncclAllReduceConfig, SLR_NCCL_ALL_REDUCE, slr_all_reduce(send, recv, count, type, op, comm, stream),
-                (BUFFERS, ncclRedOp_t op, ON, CONFIG), (send, recv, count, type, op, comm, stream, config))
+/* Those that the ring can have. */
+NCCL_CALL(ncclAllGatherConfig, slr_all_gather, (BUFFERS, ON, CONFIG), (send, recv, count, type, comm, stream, config))
+NCCL_CALL(ncclReduceScatterConfig, slr_reduce_scatter, (BUFFERS, ncclRedOp_t op, ON, CONFIG),
+          (send, recv, count, type, op, comm, stream, config))
+NCCL_CALL(ncclAllReduceConfig, slr_all_reduce, (BUFFERS, ncclRedOp_t op, ON, CONFIG),
+          (send, recv, count, type, op, comm, stream, config))
 
 #define N(need, fn) SLR_HOOK_NAME(fn);
 #include "base/hooks.def"

@@ -15,14 +15,15 @@
 #include "base/real.h"
 #include "plugin/abi/nccl_common.h"
 
+/* Those that the ring can have. `config` NULL: the function that takes none. */
 ncclResult_t slr_all_gather(const void *send, void *recv, size_t count, ncclDataType_t type, ncclComm_t comm,
-                            cudaStream_t stream);
+                            cudaStream_t stream, const ncclCollConfig_t *config);
 
 ncclResult_t slr_reduce_scatter(const void *send, void *recv, size_t count, ncclDataType_t type, ncclRedOp_t op,
-                                ncclComm_t comm, cudaStream_t stream);
+                                ncclComm_t comm, cudaStream_t stream, const ncclCollConfig_t *config);
 
 ncclResult_t slr_all_reduce(const void *send, void *recv, size_t count, ncclDataType_t type, ncclRedOp_t op,
-                            ncclComm_t comm, cudaStream_t stream);
+                            ncclComm_t comm, cudaStream_t stream, const ncclCollConfig_t *config);
 
 /* Another operation, which goes to NCCL. Before the real call: in a group its stream synchronises
  * with the gathers of its communicator; else it may be one that is measured (timeline.h). `r` is

@@ -122,6 +122,8 @@ static enum slr_reason reason_of(struct slr_call *call)
         why = look_at_arguments(call);
     if (why == SLR_R_RING && call->bytes < least(call))
         why = SLR_R_TOO_SMALL;
+    if (why == SLR_R_RING && call->config) /* which NCCL wants to be alike on all ranks */
+        why = SLR_R_CONFIGURED;
     if (why == SLR_R_RING && flow->has)
         why = flow->has(call);
     if (why == SLR_R_RING)
@@ -296,7 +298,7 @@ ncclResult_t slr_call_make(struct slr_call *call)
  * but for the caller, which may have gone on by then. */
 static bool may_hold(struct slr_call *call)
 {
-    if (slr_region_gathers() || call->op >= ncclNumOps)
+    if (slr_region_gathers() || call->op >= ncclNumOps || call->config)
         return false;
     slr_guard++;
     const bool may = identify(call) == SLR_R_RING && look_at_arguments(call) == SLR_R_RING;

@@ -16,7 +16,7 @@
 /* `off`: what it is when slipring is. */
 static ncclResult_t begin(const struct slr_flow *flow, ncclResult_t (*off)(const struct slr_call *call),
                           const void *send, void *recv, size_t count, ncclDataType_t type, ncclRedOp_t op,
-                          ncclComm_t comm, cudaStream_t stream)
+                          ncclComm_t comm, cudaStream_t stream, const ncclCollConfig_t *config)
 {
     struct slr_call call = {.flow = flow,
                             .op = op,
@@ -25,7 +25,8 @@ static ncclResult_t begin(const struct slr_flow *flow, ncclResult_t (*off)(const
                             .count = count,
                             .type = type,
                             .nccl = comm,
-                            .stream = (CUstream)stream};
+                            .stream = (CUstream)stream,
+                            .config = config};
     return slr_process_off() ? off(&call) : slr_call_begin(&call);
 }
 
@@ -59,9 +60,9 @@ const struct slr_flow slr_flow_all_gather = {
     .compare = {.prepare = slr_verify_prepare, .nccl = slr_verify_run, .finish = slr_verify_finish}};
 
 ncclResult_t slr_all_gather(const void *send, void *recv, size_t count, ncclDataType_t type, ncclComm_t comm,
-                            cudaStream_t stream)
+                            cudaStream_t stream, const ncclCollConfig_t *config)
 {
-    return begin(&slr_flow_all_gather, slr_gather_nccl, send, recv, count, type, ncclSum, comm, stream);
+    return begin(&slr_flow_all_gather, slr_gather_nccl, send, recv, count, type, ncclSum, comm, stream, config);
 }
 
 /* ---- ncclReduceScatter and ncclAllReduce ---- */
@@ -116,13 +117,13 @@ static ncclResult_t sum_passed(struct slr_call *call)
 const struct slr_flow slr_flow_reduce_scatter = FLOW(SLR_REDUCE_SCATTER), slr_flow_all_reduce = FLOW(SLR_ALL_REDUCE);
 
 ncclResult_t slr_reduce_scatter(const void *send, void *recv, size_t count, ncclDataType_t type, ncclRedOp_t op,
-                                ncclComm_t comm, cudaStream_t stream)
+                                ncclComm_t comm, cudaStream_t stream, const ncclCollConfig_t *config)
 {
-    return begin(&slr_flow_reduce_scatter, sum_to_nccl, send, recv, count, type, op, comm, stream);
+    return begin(&slr_flow_reduce_scatter, sum_to_nccl, send, recv, count, type, op, comm, stream, config);
 }
 
 ncclResult_t slr_all_reduce(const void *send, void *recv, size_t count, ncclDataType_t type, ncclRedOp_t op,
-                            ncclComm_t comm, cudaStream_t stream)
+                            ncclComm_t comm, cudaStream_t stream, const ncclCollConfig_t *config)
 {
-    return begin(&slr_flow_all_reduce, sum_to_nccl, send, recv, count, type, op, comm, stream);
+    return begin(&slr_flow_all_reduce, sum_to_nccl, send, recv, count, type, op, comm, stream, config);
 }

@@ -79,7 +79,7 @@ static bool overtakes_pending(const struct slr_call *call)
 {
     struct slr_operation op = {.stream = named(call->stream), .why = SLR_R_JOIN_OTHER_OP, .who = "ncclAllGather"};
     /* NCCL's own thread launches late: that is not told from the program's. */
-    const bool may = call->comm && !call->comm->nonblocking && call->shard && !call->measured &&
+    const bool may = call->comm && !call->comm->nonblocking && !call->config && call->shard && !call->measured &&
                      call->why != SLR_R_TRIAL && !slr_in_group() && slr_nothing_captures();
     if (may) {
         op.overtakes = apart;
@@ -93,6 +93,15 @@ static bool overtakes_pending(const struct slr_call *call)
     return overtakes;
 }
 
+static ncclResult_t real(const struct slr_call *call)
+{
+    const cudaStream_t stream = (cudaStream_t)call->stream;
+    if (call->config)
+        return slr_real.ncclAllGatherConfig(call->send, call->recv, call->count, call->type, call->nccl, stream,
+                                            call->config);
+    return slr_real.ncclAllGather(call->send, call->recv, call->count, call->type, call->nccl, stream);
+}
+
 ncclResult_t slr_gather_nccl(const struct slr_call *call)
 {
     const bool overtakes = overtakes_pending(call);
@@ -102,8 +111,7 @@ ncclResult_t slr_gather_nccl(const struct slr_call *call)
         SLR_WATCH(leaves, call);
     const struct slr_turn_call in = slr_turn_enter(call);
     int outer = overtakes ? slr_guard_program : slr_program_begin();
-    ncclResult_t r =
-        slr_real.ncclAllGather(call->send, call->recv, call->count, call->type, call->nccl, (cudaStream_t)call->stream);
+    ncclResult_t r = real(call);
     slr_program_end(outer);
     if (call->comm)
         SLR_WATCH(left, call, r);

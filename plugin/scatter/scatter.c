@@ -48,8 +48,13 @@ float slr_scatter_divisor(const struct slr_call *call)
 
 ncclResult_t slr_scatter_real(const struct slr_call *call, void *recv)
 {
-    return (call->flow->kind->gets_all ? slr_real.ncclAllReduce : slr_real.ncclReduceScatter)(
-        call->send, recv, call->count, call->type, call->op, call->nccl, (cudaStream_t)call->stream);
+    const bool all = call->flow->kind->gets_all;
+    const cudaStream_t stream = (cudaStream_t)call->stream;
+    if (call->config)
+        return (all ? slr_real.ncclAllReduceConfig : slr_real.ncclReduceScatterConfig)(
+            call->send, recv, call->count, call->type, call->op, call->nccl, stream, call->config);
+    return (all ? slr_real.ncclAllReduce : slr_real.ncclReduceScatter)(call->send, recv, call->count, call->type,
+                                                                       call->op, call->nccl, stream);
 }
 
 enum slr_reason slr_scatter_may(const struct slr_call *call)

@@ -18,6 +18,18 @@ ncclResult_t ncclCommGetUniqueId(ncclComm_t comm, ncclUniqueId *id);
 ncclResult_t ncclCommGrow(ncclComm_t comm, int nranks, const ncclUniqueId *id, int rank, ncclComm_t *newcomm,
                           ncclConfig_t *config);
 #endif
+#if NCCL_VERSION_CODE < NCCL_VERSION(2, 31, 0)
+typedef struct {
+    size_t size; /* of all of it; this is how it begins */
+    unsigned magic, version;
+} ncclCollConfig_t;
+ncclResult_t ncclAllGatherConfig(const void *send, void *recv, size_t count, ncclDataType_t type, ncclComm_t comm,
+                                 cudaStream_t stream, const ncclCollConfig_t *config);
+ncclResult_t ncclAllReduceConfig(const void *send, void *recv, size_t count, ncclDataType_t type, ncclRedOp_t op,
+                                 ncclComm_t comm, cudaStream_t stream, const ncclCollConfig_t *config);
+ncclResult_t ncclReduceScatterConfig(const void *send, void *recv, size_t count, ncclDataType_t type, ncclRedOp_t op,
+                                     ncclComm_t comm, cudaStream_t stream, const ncclCollConfig_t *config);
+#endif
 #pragma GCC visibility pop
 
 /* Every exported function has a second name for profilers that interpose the first one. */

@@ -170,3 +170,32 @@ ncclResult_t ncclRedOpDestroy(ncclRedOp_t op, ncclComm_t comm)
     return nccl_warn(ncclInvalidArgument, "RedOpDestroy : operation %d is not a user-created one", (int)op);
 }
 NCCL_ALIAS(ncclRedOpDestroy);
+
+/* With a configuration of the call, of which nothing is modelled. By the second names, which nobody interposes: NCCL
+ * does not call one of these by the other. */
+static ncclResult_t check_config(const ncclCollConfig_t *config)
+{
+    if (!config || (config->magic == 0xcafebeef && config->size >= sizeof *config))
+        return ncclSuccess;
+    return nccl_warn(ncclInvalidArgument, "ncclCollConfig_t was not made with NCCL_COLLCONFIG_INITIALIZER");
+}
+
+#define CONFIGURED(fn, params, args)                                                                                   \
+    ncclResult_t fn##Config params                                                                                     \
+    {                                                                                                                  \
+        const ncclResult_t rc = check_config(config);                                                                  \
+        return rc == ncclSuccess ? p##fn args : group_note_error(rc);                                                  \
+    }                                                                                                                  \
+    NCCL_ALIAS(fn##Config)
+CONFIGURED(ncclAllGather,
+           (const void *send, void *recv, size_t count, ncclDataType_t type, ncclComm_t comm, cudaStream_t stream,
+            const ncclCollConfig_t *config),
+           (send, recv, count, type, comm, stream));
+CONFIGURED(ncclAllReduce,
+           (const void *send, void *recv, size_t count, ncclDataType_t type, ncclRedOp_t redop, ncclComm_t comm,
+            cudaStream_t stream, const ncclCollConfig_t *config),
+           (send, recv, count, type, redop, comm, stream));
+CONFIGURED(ncclReduceScatter,
+           (const void *send, void *recv, size_t count, ncclDataType_t type, ncclRedOp_t redop, ncclComm_t comm,
+            cudaStream_t stream, const ncclCollConfig_t *config),
+           (send, recv, count, type, redop, comm, stream));

@@ -82,10 +82,10 @@ static void check_nccl(bool on)
     SEES(ncclAllGather, "slr_all_gather", NULL, NULL, 1, ncclInt8, comm, NULL);
     SEES(ncclReduceScatter, "slr_reduce_scatter", NULL, NULL, 1, ncclInt8, ncclSum, comm, NULL);
     SEES(ncclAllReduce, "slr_all_reduce", NULL, NULL, 1, ncclInt8, ncclSum, comm, NULL);
-    /* With a configuration, and what has none of the ring's forms: noticed. */
-    SEES(ncclAllGatherConfig, "slr_other_begin", NULL, NULL, 1, ncclInt8, comm, NULL, (void *)&id);
+    SEES(ncclAllGatherConfig, "slr_all_gather", NULL, NULL, 1, ncclInt8, comm, NULL, (void *)&id);
+    SEES(ncclReduceScatterConfig, "slr_reduce_scatter", NULL, NULL, 1, ncclInt8, ncclSum, comm, NULL, (void *)&id);
+    /* What has none of the ring's forms: noticed. */
     SEES(ncclReduceConfig, "slr_other_begin", NULL, NULL, 1, ncclInt8, ncclSum, 0, comm, NULL, NULL);
-    SEES(ncclReduceScatterConfig, "slr_other_begin", NULL, NULL, 1, ncclInt8, ncclSum, comm, NULL, (void *)&id);
     SEES(ncclPutSignal, "slr_other_begin", NULL, 1, ncclInt8, 1, NULL, 0, 0, 0, 0, comm, NULL);
     SEES(ncclSignal, "slr_other_begin", 1, 0, 0, 0, comm, NULL);
     SEES(ncclWaitSignal, "slr_other_begin", 0, NULL, comm, NULL);

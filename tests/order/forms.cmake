@@ -195,6 +195,11 @@ program(forms_groups groups.c LIBS ${libraries})
 foreach(case one-stream several-streams own-streams several-comms mixed other-stream other-stream-slow uneven nested simulated error-inside)
   run(form_groups_${case} 90 ${form} ${ring_only} -- $<TARGET_FILE:forms_groups> ${case})
 endforeach()
+set(configured --has "\"event\":\"pass\",\"op\":\"allgather\".*\"reason\":\"call_configured\"" --has "\"event\":\"substitute\""
+  --has "\"event\":\"pass\",\"op\":\"allreduce\".*\"reason\":\"call_configured\"")
+run(form_groups_configured 90 ${form} ${configured} -- $<TARGET_FILE:forms_groups> configured ENV TEST_RACE=1)
+run(form_mutant_configured_held 120 WITH configured_held ${caught_sh} "invalid argument" ${form} ${configured} -- $<TARGET_FILE:forms_groups> configured)
+run(form_mutant_configured_plain 120 MUTANT configured_plain ${form} ${configured} EACH forms_groups configured 3)
 run(form_mutant_no_meet 300 MUTANT no_meet ${caught} EACH forms_groups other-stream 3)
 run(form_mutant_no_cross 300 MUTANT no_cross ${caught} EACH forms_groups other-stream-slow 3)
 run(form_groups_empty 90 ${form} --has "\"event\":\"substitute\"" --hasnt "\"event\":\"pass\",\"op\":\"allgather\".*\"reason\":\"(ring|com|nonb|no_)"

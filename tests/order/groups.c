@@ -274,6 +274,60 @@ static void nested(struct world *w)
     check_all(w, "nested");
 }
 
+#if NCCL_VERSION_CODE < NCCL_VERSION(2, 31, 0)
+typedef struct {
+    size_t size;
+    unsigned magic, version;
+    char rest[96];
+} ncclCollConfig_t;
+#define NCCL_COLLCONFIG_INITIALIZER                                                                                    \
+    {                                                                                                                  \
+        .size = sizeof(ncclCollConfig_t), .magic = 0xcafebeef, .version = NCCL_VERSION_CODE                            \
+    }
+ncclResult_t ncclAllGatherConfig(const void *send, void *recv, size_t count, ncclDataType_t type, ncclComm_t comm,
+                                 cudaStream_t stream, const ncclCollConfig_t *config);
+ncclResult_t ncclAllReduceConfig(const void *send, void *recv, size_t count, ncclDataType_t type, ncclRedOp_t op,
+                                 ncclComm_t comm, cudaStream_t stream, const ncclCollConfig_t *config);
+#endif
+
+/* The configuration is gone when the call has returned. */
+static void configured_call(struct world *w, int i, int stream)
+{
+    ncclCollConfig_t config = NCCL_COLLCONFIG_INITIALIZER;
+    const struct gather *g = &w->g[i];
+    NCCL(ncclAllGatherConfig(g->send, g->recv, SHARD, ncclUint8, w->comm[0], w->stream[stream], &config));
+    memset(&config, 0xff, sizeof config);
+}
+
+/* Gathers with a configuration of the call: alone, as all of a group, and in one with a plain gather; without one; and
+ * an all-reduce. */
+static void configured(struct world *w)
+{
+    const ncclCollConfig_t config = NCCL_COLLCONFIG_INITIALIZER;
+    uint8_t *first = w->g[1].send, sum[2];
+    configured_call(w, 0, 0);
+    check(w, 0, w->stream[0], "configured");
+    start();
+    configured_call(w, 1, 1);
+    end();
+    check(w, 1, w->stream[1], "configured, in a group of one");
+    NCCL(ncclAllGatherConfig(w->g[2].send, w->g[2].recv, SHARD, ncclUint8, w->comm[0], w->stream[2], NULL));
+    check(w, 2, w->stream[2], "without a configuration");
+    load(w);
+    start();
+    gather_call(&w->g[0], w->comm[0], w->stream[0]);
+    configured_call(w, 2, 1);
+    end();
+    check(w, 0, w->stream[1], "beside a configured one");
+    check(w, 2, w->stream[0], "configured, beside another");
+    CUDA(cudaMemset(first, 3, SHARD));
+    CUDA(cudaDeviceSynchronize());
+    NCCL(ncclAllReduceConfig(first, first, SHARD, ncclUint8, ncclSum, w->comm[0], w->stream[0], &config));
+    CUDA(cudaMemcpyAsync(sum, first, sizeof sum, cudaMemcpyDeviceToHost, w->stream[0]));
+    CUDA(cudaStreamSynchronize(w->stream[0]));
+    EXPECT(sum[0] == 3 * w->r->nranks && sum[1] == sum[0], "rank %d: the sum is %d", w->r->rank, sum[0]);
+}
+
 static void simulated(struct world *w)
 {
     ncclSimInfo_t info = NCCL_SIM_INFO_INITIALIZER;
@@ -363,6 +417,7 @@ static const struct {
     {"other-stream-slow", other_stream_slow},
     {"uneven", uneven},
     {"nested", nested},
+    {"configured", configured},
     {"simulated", simulated},
     {"empty", empty},
     {"error-inside", error_inside},

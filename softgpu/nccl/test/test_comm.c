@@ -355,6 +355,7 @@ static void arguments(struct rank *r)
     void *p = (void *)mem;
     int version = 0;
     ncclComm_t old = NULL;
+    const ncclCollConfig_t none = {0};
     OK(ncclGetVersion(&version));
     CHECK(version == NCCL_VERSION_CODE);
     OK(pncclGetVersion(&version));
@@ -366,6 +367,7 @@ static void arguments(struct rank *r)
     CHECK(ncclAllReduce(p, p, 1, ncclInt8, ncclNumOps, r->comm, r->stream) == ncclInvalidArgument);
     CHECK(ncclBroadcast(p, p, 1, ncclInt8, r->nranks, r->comm, r->stream) == ncclInvalidArgument);
     CHECK(ncclSend(p, 1, ncclInt8, -1, r->comm, r->stream) == ncclInvalidArgument);
+    CHECK(ncclAllGatherConfig(p, p, 1, ncclInt8, r->comm, r->stream, &none) == ncclInvalidArgument);
     OK(ncclGroupStart());
     CHECK(ncclAllGather(p, p, 1, ncclNumTypes, r->comm, r->stream) == ncclInvalidArgument);
     CHECK(ncclGroupEnd() == ncclInvalidArgument);

@@ -185,17 +185,29 @@ PASS(slr_comm_abort, ncclCommAbort, (ncclComm_t comm), (comm))
 PASS(slr_comm_suspend, ncclCommSuspend, (ncclComm_t comm, int flags), (comm, flags))
 PASS(slr_comm_revoke, ncclCommRevoke, (ncclComm_t comm, int flags), (comm, flags))
 PASS(slr_comm_get_async_error, ncclCommGetAsyncError, (ncclComm_t comm, ncclResult_t *error), (comm, error))
-PASS(slr_all_gather, ncclAllGather,
-     (const void *send, void *recv, size_t count, ncclDataType_t type, ncclComm_t comm, cudaStream_t stream),
-     (send, recv, count, type, comm, stream))
-PASS(slr_reduce_scatter, ncclReduceScatter,
-     (const void *send, void *recv, size_t count, ncclDataType_t type, ncclRedOp_t op, ncclComm_t comm,
-      cudaStream_t stream),
-     (send, recv, count, type, op, comm, stream))
-PASS(slr_all_reduce, ncclAllReduce,
-     (const void *send, void *recv, size_t count, ncclDataType_t type, ncclRedOp_t op, ncclComm_t comm,
-      cudaStream_t stream),
-     (send, recv, count, type, op, comm, stream))
+/* Likewise, of those that may have a configuration. */
+#define PASS_EITHER(name, real, params, ...)                                                                           \
+    ncclResult_t name params                                                                                           \
+    {                                                                                                                  \
+        ncclResult_t r;                                                                                                \
+        hook = #name;                                                                                                  \
+        slr_guard++;                                                                                                   \
+        r = config ? slr_real.real##Config(__VA_ARGS__, config) : slr_real.real(__VA_ARGS__);                          \
+        slr_guard--;                                                                                                   \
+        return r;                                                                                                      \
+    }
+PASS_EITHER(slr_all_gather, ncclAllGather,
+            (const void *send, void *recv, size_t count, ncclDataType_t type, ncclComm_t comm, cudaStream_t stream,
+             const ncclCollConfig_t *config),
+            send, recv, count, type, comm, stream)
+PASS_EITHER(slr_reduce_scatter, ncclReduceScatter,
+            (const void *send, void *recv, size_t count, ncclDataType_t type, ncclRedOp_t op, ncclComm_t comm,
+             cudaStream_t stream, const ncclCollConfig_t *config),
+            send, recv, count, type, op, comm, stream)
+PASS_EITHER(slr_all_reduce, ncclAllReduce,
+            (const void *send, void *recv, size_t count, ncclDataType_t type, ncclRedOp_t op, ncclComm_t comm,
+             cudaStream_t stream, const ncclCollConfig_t *config),
+            send, recv, count, type, op, comm, stream)
 PASS(slr_group_start, ncclGroupStart, (void), ())
 PASS(slr_comm_register, ncclCommRegister, (const ncclComm_t comm, void *buffer, size_t bytes, void **handle),
      (comm, buffer, bytes, handle))
