@@ -158,10 +158,15 @@ def agrees(row, by):
 class Site:
     def __init__(self):
         self.rank, self.last, self.rows, self.way = None, None, {}, None
+        self.like = None  # the size's first site, by whose choice it goes until it has its own
         self.felt_on, self.felt = None, None  # rank and line of the communicator's latest duel that is certain
 
     def never_measured(self, calls):
         return bool(self.way) and self.way["reason"] == "unmeasured" and self.way["calls"] >= calls
+
+    def lines(self):
+        """Those that it goes by."""
+        return self.rows or (self.like.rows if self.like else {})
 
     def stuck(self):
         return bool(self.last) and self.last["by"] == "duel" or self.never_measured(STUCK)
@@ -180,8 +185,8 @@ class Site:
             return sum(over.values()), sum(over.values())
         if self.way["reason"] == "program" and not self.rows:
             return over[by] if self.felt and by == self.felt["by"] else 0, sum(over.values())
-        agreeing, of = (sum(row["calls"] for row in rows) for rows in (
-            [row for row in self.rows.values() if agrees(row, by)], self.rows.values()))
+        rows = self.lines().values()
+        agreeing, of = (sum(row["calls"] for row in some) for some in ([row for row in rows if agrees(row, by)], rows))
         return over[by] * agreeing / of if of else 0, sum(over.values())
 
 
@@ -200,6 +205,8 @@ class Sites:
         for event in ways:
             site = self.of(event, first)
             site.way = event
+            like = self.of(event | {"context": first[size(event)]}, first)
+            site.like = None if like is site else like
             if event["comm"] in certain:
                 site.felt_on, site.felt = certain[event["comm"]]
         felt = {}
@@ -237,7 +244,8 @@ class Sites:
             if site.stuck():
                 yield f"stuck {words}: {'never measured' if site.never_measured(STUCK) else 'by=duel'}"
             if site.way and site.way["reason"] == "measured" and not site.rows:
-                yield f"measured, but by no line: {words}"
+                whose = "by another site's line" if site.lines() else "but by no line"
+                yield f"measured, {whose}: {words}"
 
 
 # --- the table ------------------------------------------------------------------------------------------------------

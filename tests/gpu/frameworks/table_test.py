@@ -181,6 +181,15 @@ class Rows(unittest.TestCase):
         self.right("100.0%", tried(1, "ring", context="0"), tried(1, "nccl", ring_ms=2.0, context="b"), *ways)
         self.expect(0, {"stuck": "0 of 2"})
 
+    def test_context_without_lines(self):
+        """It goes by what the size's first site has measured, and is right where that is; of another size, by nothing."""
+        ways = [way("ring", "measured", (60, 0), context="a"), way("ring", "measured", (40, 0), context="b")]
+        self.right("100.0%", tried(1, "ring"), *ways,
+                   words="slipring-1: measured, by another site's line: allgather shard=64 context=b calls=500")
+        self.right("0.0%", tried(1, "ring", ring_ms=3.0), *ways)
+        self.right("60.0%", tried(1, "ring"), ways[0], way("ring", "measured", (40, 0), context="b", shard=32),
+                   words="measured, but by no line: allgather shard=32")
+
     def test_stuck(self):
         self.at.write("slipring-2", 0, result(0, True), log([tried(4.5, "duel")]))
         self.expect(0, {"stuck": "1 of 4"}, "p: p.slipring-2: stuck allgather shard=64 context=a: by=duel")
