@@ -27,7 +27,7 @@ enum { NEED_R = true, NEED_O = false };
 
 void *slr_real_cuGetProcAddress, *slr_real_cuGetProcAddress_v2;
 static void *elapsed_time; /* the form before CUDA 12.8, with the same arguments */
-static _Atomic(void *) driver;
+static _Atomic(void *) opened[SLR_LIB_COUNT];
 
 static const struct slot slots[] = {
 #define D(need, fn) {TEXT(fn), (void **)&slr_real.fn, SLR_LIB_CUDA, NEED_##need},
@@ -120,8 +120,7 @@ __attribute__((noinline)) static bool find_first(enum slr_lib lib)
     /* Looked up without a lock: the dynamic linker has its own, and may call back. */
     for (unsigned i = 0; i < SLOTS; i++)
         found[i] = slots[i].lib == lib ? slr_dlsym(handle, slots[i].name) : NULL;
-    if (lib == SLR_LIB_CUDA)
-        atomic_store_explicit(&driver, handle, memory_order_relaxed);
+    atomic_store_explicit(&opened[lib], handle, memory_order_relaxed);
     publish(lib, found);
     return true;
 }
@@ -144,9 +143,19 @@ bool slr_find(enum slr_lib lib)
     return slr_found(lib) || find_first(lib);
 }
 
+static bool exports(enum slr_lib lib, const char *name, const void *real)
+{
+    return slr_dlsym(atomic_load_explicit(&opened[lib], memory_order_relaxed), name) == real;
+}
+
 bool slr_is_drivers(const char *name, const void *real)
 {
-    return slr_find_cuda() && slr_dlsym(atomic_load_explicit(&driver, memory_order_relaxed), name) == real;
+    return slr_find_cuda() && exports(SLR_LIB_CUDA, name, real);
+}
+
+bool slr_is_nccls(const char *name, const void *real)
+{
+    return slr_find(SLR_LIB_NCCL) && exports(SLR_LIB_NCCL, name, real);
 }
 
 /* Says what is missing, once for each library and kind of trouble. */

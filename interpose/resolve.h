@@ -48,8 +48,9 @@ bool slr_resolve_cuda_load(void);
 /* One error line for each function: it was called, and the library that should have it does not. */
 void slr_hook_missing(const char *library, const char *function);
 
-/* Whether the driver's export `name` is at `real`. */
+/* Whether the export `name` of the driver, or of the NCCL that is followed, is at `real`. */
 bool slr_is_drivers(const char *name, const void *real);
+bool slr_is_nccls(const char *name, const void *real);
 
 /* The real cuGetProcAddress and cuGetProcAddress_v2; NULL until the driver is found, or when it
  * lacks them. */

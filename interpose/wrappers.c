@@ -66,11 +66,36 @@ static void *by_real_address(const void *real)
     return NULL;
 }
 
+/* It is in nccl_left.def: a word of this. */
+static bool is_left(const char *name)
+{
+    static const char left[] = " "
+#define U(why, ...) #__VA_ARGS__ " "
+#include "interpose/nccl_left.def"
+        ;
+    const size_t n = strlen(name);
+    const char *at = left;
+    while ((at = strstr(at, name)) && (at[-1] != ' ' || at[n] != ' '))
+        at++;
+    return at != NULL;
+}
+
+/* NCCL's, and newer than all that slipring knows: what it puts on a stream is joined there by the gate. */
+static void say_unknown(const char *name, const void *real)
+{
+    if (slr_log_enabled(SLR_LOG_INFO) && !is_left(name) && slr_is_nccls(name, real) &&
+        slr_log_first(slr_mix((uintptr_t)real, SLR_HOOKED)))
+        slr_log(SLR_LOG_INFO, "unknown_function", "symbol=%s msg=%s", name,
+                "NCCL has a function that is not known: on another stream it is not ordered with the ring's calls");
+}
+
 /* The wrapper of the hooked function `name` if its real function is at `real`, else NULL. Finds the
  * library when necessary. */
 static void *by_name(const char *name, void *real)
 {
     const struct slr_hooked *h = slr_hooked_find(name);
+    if (!h && name[0] == 'n' && real)
+        say_unknown(name, real);
     if (!h) /* a newer form of a gated function, perhaps */
         return name[1] == 'u' && slr_is_drivers(name, real) ? slr_gate_spare(name, INT_MAX, 0, real) : NULL;
     void *wrapper = (void *)code[h - slr_hooked];

@@ -220,9 +220,9 @@ ncclResult_t slr_comm_shrink(ncclComm_t comm, int *exclude, int count, ncclComm_
 /* ---- growing ----
  *
  * The ranks that join have the id alone, from which the key is derived. Of those that have the parent one makes the id,
- * and puts the key where the others find it: in the parent's control block. So all ranks take part in the bootstrap before
- * NCCL's part, as always. Who comes before there is an id waits for it, as NCCL's first and last rank do in the call,
- * blocking or not: at most SLIPRING_AGREE_TIMEOUT, and then NCCL has the new communicator on all ranks. */
+ * and puts the key where the others find it: in the parent's control block. So all ranks take part in the bootstrap
+ * before NCCL's part, as always. Who comes before there is an id waits for it, as NCCL's first and last rank do in the
+ * call, blocking or not: at most SLIPRING_AGREE_TIMEOUT, and then NCCL has the new communicator on all ranks. */
 
 static void offer(struct slr_key_offer *to, const struct slr_key *key, uint64_t number)
 {

@@ -30,6 +30,9 @@ ncclResult_t ncclAllReduceConfig(const void *send, void *recv, size_t count, ncc
 ncclResult_t ncclReduceScatterConfig(const void *send, void *recv, size_t count, ncclDataType_t type, ncclRedOp_t op,
                                      ncclComm_t comm, cudaStream_t stream, const ncclCollConfig_t *config);
 #endif
+/* ncclAllGather by a name that NCCL does not have: as a function of a version to come. */
+ncclResult_t ncclToComeAllGather(const void *send, void *recv, size_t count, ncclDataType_t type, ncclComm_t comm,
+                                 cudaStream_t stream);
 #pragma GCC visibility pop
 
 /* Every exported function has a second name for profilers that interpose the first one. */

@@ -67,6 +67,12 @@ ncclResult_t ncclAllGather(const void *send, void *recv, size_t count, ncclDataT
 }
 NCCL_ALIAS(ncclAllGather);
 
+ncclResult_t ncclToComeAllGather(const void *send, void *recv, size_t count, ncclDataType_t type, ncclComm_t comm,
+                                 cudaStream_t stream)
+{
+    return pncclAllGather(send, recv, count, type, comm, stream);
+}
+
 ncclResult_t ncclAllReduce(const void *send, void *recv, size_t count, ncclDataType_t type, ncclRedOp_t redop,
                            ncclComm_t comm, cudaStream_t stream)
 {

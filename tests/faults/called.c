@@ -14,8 +14,8 @@
  *                  are in that
  *   left-spared    the same, but the small one is on a communicator of the others, and one of these comes to it late:
  *                  it works
- *   left-behind    the same, but the small one is on the stream of the ring's call, behind it, and is received where that
- *                  writes the victim's shard when it is let go of: it has the last word
+ *   left-behind    the same, but the small one is on the stream of the ring's call, behind it, and is received where
+ *                  that writes the victim's shard when it is let go of: it has the last word
  *   freed          it is killed before the ring's call; the others are in NCCL's first all-reduce, of which nothing is
  *                  told, until a second thread aborts
  *

@@ -488,8 +488,8 @@ static void shrink(struct rank *r)
     NCCL(ncclCommDestroy(all));
 }
 
-/* One of some ranks of all makes an id, and the next of all joins them. Those that have nothing to tell, and are not told,
- * are at once in the call, where there may be no id yet. */
+/* One of some ranks of all makes an id, and the next of all joins them. Those that have nothing to tell, and are not
+ * told, are at once in the call, where there may be no id yet. */
 static ncclComm_t grown_by_next(const struct rank *r, ncclComm_t all, ncclComm_t some, int count, ncclConfig_t *config)
 {
     const int by = count > 1; /* not the first, if there is another */

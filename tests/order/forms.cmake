@@ -198,6 +198,10 @@ endforeach()
 set(configured --has "\"event\":\"pass\",\"op\":\"allgather\".*\"reason\":\"call_configured\"" --has "\"event\":\"substitute\""
   --has "\"event\":\"pass\",\"op\":\"allreduce\".*\"reason\":\"call_configured\"")
 run(form_groups_configured 90 ${form} ${configured} -- $<TARGET_FILE:forms_groups> configured ENV TEST_RACE=1)
+run(form_groups_unknown 90 ${form} ${ring_only} --has "\"event\":\"unknown_function\".*ncclToComeAllGather"
+  --hasnt "\"event\":\"unknown_function\".*ncclCommCount" -- $<TARGET_FILE:forms_groups> unknown ENV TEST_RACE=1)
+run(form_mutant_no_join_unknown 120 MUTANT no_join ${caught} EACH forms_groups unknown 3)
+run(form_mutant_left_unknown 120 MUTANT left_unknown ${form} --hasnt "\"event\":\"unknown_function\".*ncclCommCount" EACH forms_groups unknown 3)
 run(form_mutant_configured_held 120 WITH configured_held ${caught_sh} "invalid argument" ${form} ${configured} -- $<TARGET_FILE:forms_groups> configured)
 run(form_mutant_configured_plain 120 MUTANT configured_plain ${form} ${configured} EACH forms_groups configured 3)
 run(form_mutant_no_meet 300 MUTANT no_meet ${caught} EACH forms_groups other-stream 3)

@@ -5,6 +5,7 @@
  */
 #include "forms.h"
 
+#include <dlfcn.h>
 #include <string.h>
 
 #define SHARD ((size_t)100000)
@@ -328,6 +329,25 @@ static void configured(struct world *w)
     EXPECT(sum[0] == 3 * w->r->nranks && sum[1] == sum[0], "rank %d: the sum is %d", w->r->rank, sum[0]);
 }
 
+/* A function of NCCL's that is not known comes behind a gather that is pending, on its stream: it sends what that has
+ * gathered. One that is known and left alone is asked for as well. */
+static void unknown(struct world *w)
+{
+    void *const nccl = dlopen("libnccl.so.2", RTLD_LAZY | RTLD_NOLOAD);
+    __typeof__(&ncclAllGather) gather = (__typeof__(&ncclAllGather))dlsym(nccl, "ncclToComeAllGather");
+    const size_t all = SHARD * (size_t)w->r->nranks;
+    uint8_t *twice;
+    EXPECT(gather && dlsym(nccl, "ncclCommCount"), "rank %d: %s", w->r->rank, dlerror());
+    CUDA(cudaMalloc((void **)&twice, all * (size_t)w->r->nranks));
+    gather_call(&w->g[0], w->comm[0], w->stream[0]);
+    NCCL(gather(w->g[0].recv, twice, all, ncclUint8, w->comm[0], w->stream[0]));
+    CUDA(cudaStreamSynchronize(w->stream[0]));
+    for (int i = 0; i < w->r->nranks * w->r->nranks; i++)
+        expect_shard(w, twice + (size_t)i * SHARD, w->seed, i % w->r->nranks, "gathered twice");
+    CUDA(cudaFree(twice));
+    dlclose(nccl);
+}
+
 static void simulated(struct world *w)
 {
     ncclSimInfo_t info = NCCL_SIM_INFO_INITIALIZER;
@@ -418,6 +438,7 @@ static const struct {
     {"uneven", uneven},
     {"nested", nested},
     {"configured", configured},
+    {"unknown", unknown},
     {"simulated", simulated},
     {"empty", empty},
     {"error-inside", error_inside},
