@@ -233,3 +233,34 @@ void slr_watch(const struct slr_watcher *watcher)
         *at = watcher;
     pthread_mutex_unlock(&watching);
 }
+
+/* ---- the key of one that it is to grow to ---- */
+
+static void offer(struct slr_key_offer *to, const struct slr_key *key, uint64_t number)
+{
+    to->key = *key;
+    atomic_store(&to->number, number);
+}
+
+void slr_comm_offer_key(struct slr_comm *c, const struct slr_key *key, uint64_t number)
+{
+    offer(&c->grown, key, number);
+    if (c->shared.control)
+        offer(&c->shared.control->post[c->rank].grown, key, number);
+}
+
+static bool offered(const struct slr_key_offer *by, uint64_t number, struct slr_key *key)
+{
+    if (atomic_load(&by->number) != number)
+        return false;
+    *key = by->key;
+    return true;
+}
+
+bool slr_comm_offered_key(const struct slr_comm *c, uint64_t number, struct slr_key *key)
+{
+    bool found = offered(&c->grown, number, key);
+    for (int r = 0; c->shared.control && r < c->nranks && !found; r++)
+        found = offered(&c->shared.control->post[r].grown, number, key);
+    return found;
+}

@@ -186,4 +186,9 @@ void slr_comm_await_orphans(uint64_t end);
  * the structure) and hands `shared` to memory/deferred_free.c. */
 void slr_comm_dispose(struct slr_comm *c);
 
+/* The key of what the communicator's `number`-th ncclCommGrow makes: by the rank that has made the id, for the others.
+ * False: none has, or not yet. */
+void slr_comm_offer_key(struct slr_comm *c, const struct slr_key *key, uint64_t number);
+bool slr_comm_offered_key(const struct slr_comm *c, uint64_t number, struct slr_key *key);
+
 #endif

@@ -5,7 +5,6 @@
 #include "base/settings.h"
 #include "base/wait.h"
 #include "plugin/comm/call.h"
-#include "plugin/comm/control.h"
 #include "plugin/lifecycle/init.h"
 #include "plugin/lifecycle/lifecycle.h"
 #include "plugin/lifecycle/lifecycle_impl.h"
@@ -224,12 +223,6 @@ ncclResult_t slr_comm_shrink(ncclComm_t comm, int *exclude, int count, ncclComm_
  * before NCCL's part, as always. Who comes before there is an id waits for it, as NCCL's first and last rank do in the
  * call, blocking or not: at most SLIPRING_AGREE_TIMEOUT, and then NCCL has the new communicator on all ranks. */
 
-static void offer(struct slr_key_offer *to, const struct slr_key *key, uint64_t number)
-{
-    to->key = *key;
-    atomic_store(&to->number, number);
-}
-
 ncclResult_t slr_comm_get_unique_id(ncclComm_t comm, ncclUniqueId *id)
 {
     slr_guard++;
@@ -237,36 +230,18 @@ ncclResult_t slr_comm_get_unique_id(ncclComm_t comm, ncclUniqueId *id)
     struct slr_comm *parent = r == ncclSuccess ? parent_of(comm) : NULL;
     if (parent) {
         const struct slr_key key = slr_key_of_id(id, SLR_KEY_GROW, 0);
-        offer(&parent->grown, &key, parent->grows + 1);
-        if (parent->shared.control)
-            offer(&parent->shared.control->post[parent->rank].grown, &key, parent->grows + 1);
+        slr_comm_offer_key(parent, &key, parent->grows + 1);
     }
     slr_comm_put(parent);
     slr_guard--;
     return r;
 }
 
-static bool offered(const struct slr_key_offer *by, uint64_t number, struct slr_key *key)
-{
-    if (atomic_load(&by->number) != number)
-        return false;
-    *key = by->key;
-    return true;
-}
-
-static bool find_offer(const struct slr_comm *parent, struct slr_key *key)
-{
-    bool found = offered(&parent->grown, parent->grows, key);
-    for (int r = 0; parent->shared.control && r < parent->nranks && !found; r++)
-        found = offered(&parent->shared.control->post[r].grown, parent->grows, key);
-    return found;
-}
-
 /* False: nothing is to be waited for, or not any more. */
 static bool await_offer(const struct slr_comm *parent, struct slr_key *key)
 {
     const uint64_t end = slr_now_ms() + slr_get(SLR_S_AGREE_TIMEOUT);
-    while (!find_offer(parent, key)) {
+    while (!slr_comm_offered_key(parent, parent->grows, key)) {
         if (!parent->shared.control || atomic_load(&parent->error) != ncclSuccess || slr_now_ms() >= end)
             return false;
         slr_sleep_ms(1);
