@@ -64,6 +64,7 @@ void sg_config_load(void)
         .lazy = rule("SOFTGPU_LAZY", true) && !is("CUDA_MODULE_LOADING", "EAGER"),
         .nccl_blind = rule("SOFTGPU_NCCL_BLIND", true),
         .same_primary = rule("SOFTGPU_SAME_PRIMARY", true),
+        .green_events = rule("SOFTGPU_GREEN_EVENTS", true),
         .same_stream = rule("SOFTGPU_SAME_STREAM", false),
         .ctxsync = rule("SOFTGPU_CTXSYNC", true),
         .books = rule("SOFTGPU_BOOKS", true),

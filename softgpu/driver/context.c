@@ -54,7 +54,7 @@ static CUcontext handle_locked(struct sg_ctx *ctx)
     CUcontext *primary = &sg_devices[ctx->dev].primary_handle;
 
     if (!ctx->primary)
-        return sg_handle_new_locked(SG_CTX, ctx);
+        return sg_handle_new_locked(SG_CTX, ctx); /* of a green context, what it is converted to */
     if (sg_cfg.same_primary && *primary)
         sg_handle_renew_locked(*primary, ctx);
     else
@@ -87,6 +87,7 @@ void sg_ctx_destroy_locked(struct sg_ctx *ctx)
                       ctx->dev, (void *)s->handle);
             break;
         }
+    sg_green_destroy_all_locked(ctx);
     sg_ctx_sync_locked(ctx); /* drops the lock while it waits */
     if (ctx->dead)
         return;
@@ -95,9 +96,10 @@ void sg_ctx_destroy_locked(struct sg_ctx *ctx)
         next = s->next;
         sg_stream_retire_locked(s);
     }
-    ctx->legacy = NULL;
+    ctx->legacy = ctx->whole = NULL;
     sg_fence_put_locked(ctx->between);
-    ctx->between = NULL;
+    sg_fence_put_locked(ctx->gate);
+    ctx->between = ctx->gate = NULL;
     sg_mem_drop_context_locked(ctx);
     if (sg_handle_peek_locked(SG_CTX, ctx->handle) == ctx) /* and not its successor */
         sg_handle_drop_locked(ctx->handle);
@@ -150,7 +152,7 @@ CUresult CUDAAPI cuCtxDestroy_v2(CUcontext handle)
     SG_ENTER(cuCtxDestroy_v2);
     sg_acquire();
     struct sg_ctx *ctx = sg_handle_get_locked(SG_CTX, handle);
-    if (!ctx || ctx->primary)
+    if (!ctx || ctx->primary || ctx->of)
         rc = CUDA_ERROR_INVALID_CONTEXT;
     else
         sg_ctx_destroy_locked(ctx);
@@ -324,6 +326,7 @@ static CUresult peer_access(CUcontext peer, bool enable)
     sg_acquire();
     struct sg_ctx *ctx = sg_current_locked(&rc);
     struct sg_ctx *other = ctx ? sg_handle_get_locked(SG_CTX, peer) : NULL;
+    ctx = ctx ? sg_root(ctx) : NULL;
     if (ctx && (!other || other == ctx)) {
         rc = CUDA_ERROR_INVALID_CONTEXT;
     } else if (ctx && !(enable && (rc = sg_capture_unsafe_locked()))) {

@@ -78,10 +78,8 @@ static CUresult record_locked(struct sg_stream *s, struct sg_event *e, bool exte
 {
     if (!e)
         return CUDA_ERROR_INVALID_HANDLE;
-    if (e->ctx->dev != s->ctx->dev) {
-        sg_misuse("event of device %d recorded on a stream of device %d", e->ctx->dev, s->ctx->dev);
+    if (!sg_same_events(e->ctx, s->ctx))
         return CUDA_ERROR_INVALID_HANDLE;
-    }
     if (s->capture)
         return sg_capture_record_locked(s, e, external);
     if (external)
@@ -119,7 +117,7 @@ SG_PAIR(cuEventRecordWithFlags, _ptsz, (CUevent hEvent, CUstream hStream, unsign
 
 static CUresult wait_locked(struct sg_stream *s, struct sg_event *e, bool external)
 {
-    if (!e)
+    if (!e || e->ctx->dead)
         return CUDA_ERROR_INVALID_HANDLE;
     if (external && !s->capture)
         return CUDA_ERROR_INVALID_VALUE;

@@ -15,7 +15,8 @@ static uint64_t last_stream; /* that has been destroyed, its handle; 0: given ou
 
 static const char *const kind_names[] = {"?",           "context",          "stream",      "event",
                                          "graph",       "executable graph", "graph node",  "function",
-                                         "memory pool", "allocation",       "user object", "module"};
+                                         "memory pool", "allocation",       "user object", "module",
+                                         "green context", "resource descriptor"};
 
 static size_t hash(uint64_t k)
 {

@@ -107,7 +107,7 @@ static CUresult import_locked(const struct handle *h, struct sg_ctx *ctx, struct
     *m = (struct sg_mem){.size = h->size,
                          .kind = SG_MEM_IMPORT,
                          .dev = sg_device_of_uuid(&h->uuid, ctx->dev),
-                         .ctx = ctx,
+                         .ctx = sg_root(ctx),
                          .id = h->generation,
                          .refs = 1,
                          .fd = -1,
@@ -132,11 +132,11 @@ static CUresult import_locked(const struct handle *h, struct sg_ctx *ctx, struct
 
 /* The context's open import of the same block, by identity rather than by address or descriptor. Each context has its
  * own (CUDA, cuIpcOpenMemHandle). */
-static struct sg_mem *imported_locked(const struct handle *h, const struct sg_ctx *ctx)
+static struct sg_mem *imported_locked(const struct handle *h, struct sg_ctx *ctx)
 {
     for (size_t i = 0; sg_mem_at_locked(i); i++) {
         struct sg_mem *m = sg_mem_at_locked(i);
-        if (m->kind == SG_MEM_IMPORT && m->owner == (pid_t)h->pid && m->id == h->generation && m->ctx == ctx &&
+        if (m->kind == SG_MEM_IMPORT && m->owner == (pid_t)h->pid && m->id == h->generation && m->ctx == sg_root(ctx) &&
             m->hdr->owner_start == h->start)
             return m;
     }

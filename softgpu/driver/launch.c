@@ -143,7 +143,7 @@ static CUresult launch(CUstream stream, const CUDA_KERNEL_NODE_PARAMS *p)
     sg_acquire();
     struct sg_ctx *ctx = sg_current_locked(&rc);
     struct sg_stream *s = ctx ? sg_stream_get_locked(stream, &rc) : NULL;
-    if (s && (s->ctx != ctx || !sg_module_fits_locked(op->u.kernel.desc, ctx)))
+    if (s && (sg_root(s->ctx) != sg_root(ctx) || !sg_module_fits_locked(op->u.kernel.desc, ctx)))
         rc = CUDA_ERROR_INVALID_HANDLE;
     if (rc)
         sg_op_free_locked(op);

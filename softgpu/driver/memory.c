@@ -181,7 +181,7 @@ CUresult sg_mem_new_locked(struct sg_mem **out, enum sg_mem_kind kind, struct sg
     *m = (struct sg_mem){.size = size,
                          .kind = kind,
                          .dev = ctx->dev,
-                         .ctx = ctx,
+                         .ctx = sg_root(ctx),
                          .id = sg_mem_next_id_locked(),
                          .fd = -1,
                          .link = d->link,

@@ -152,7 +152,7 @@ static CUresult load_locked(CUmodule *module, const char *text)
     struct module *m = calloc(1, sizeof(*m));
     if (!m)
         abort();
-    m->ctx = ctx->id;
+    m->ctx = sg_root(ctx)->id;
     m->handle = sg_handle_new_locked(SG_MODULE, m);
     for (const char *p = text; !rc && (p = next_entry(p, name, sizeof(name)));)
         rc = add_locked(m, name, p);
@@ -196,7 +196,7 @@ static struct module *module_locked(CUmodule handle, struct sg_ctx **ctx, CUresu
 
     if (*ctx && !m)
         *rc = CUDA_ERROR_INVALID_HANDLE;
-    if (m && m->ctx != (*ctx)->id) {
+    if (m && m->ctx != sg_root(*ctx)->id) {
         sg_misuse("module %p used outside of its context", (void *)handle);
         *rc = CUDA_ERROR_INVALID_HANDLE;
         return NULL;
@@ -303,10 +303,10 @@ CUresult sg_module_launch_locked(const struct softgpu_kernel_desc *desc, const C
     return wrong ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
 }
 
-bool sg_module_fits_locked(const struct softgpu_kernel_desc *desc, const struct sg_ctx *ctx)
+bool sg_module_fits_locked(const struct softgpu_kernel_desc *desc, struct sg_ctx *ctx)
 {
     const struct function *f = function_locked(desc);
-    return !f || (f->module && f->module->ctx == ctx->id);
+    return !f || (f->module && f->module->ctx == sg_root(ctx)->id);
 }
 
 bool sg_module_first_use_locked(const struct softgpu_kernel_desc *desc)

@@ -162,6 +162,9 @@ void sg_queue_locked(struct sg_stream *s, struct sg_op *op)
     implicit_order_locked(s, op);
     if (!(s->flags & CU_STREAM_NON_BLOCKING))
         sg_op_dep_locked(op, s->ctx->between);
+    sg_op_dep_locked(op, s->ctx->gate);
+    if (s->ctx->of)
+        sg_op_dep_locked(op, s->ctx->of->gate);
     between_devices_locked(s, op, side);
     tie_contexts_locked(op);
     op->fence = sg_fence_new_locked();
@@ -293,8 +296,9 @@ CUresult sg_ctx_sync_locked(struct sg_ctx *ctx)
 {
     struct pending pending = {NULL, 0};
 
-    for (struct sg_stream *s = ctx->streams; s; s = s->next)
-        add_pending_locked(&pending, s->last);
+    for (struct sg_ctx *c = sg_ctx_list_locked(); c; c = c->next)
+        for (struct sg_stream *s = c == ctx || c->of == ctx ? c->streams : NULL; s; s = s->next)
+            add_pending_locked(&pending, s->last);
     if (sg_cfg.ties)
         add_tied_locked(&pending, ctx);
     for (size_t i = 0; i < pending.n; i++) {
@@ -302,6 +306,8 @@ CUresult sg_ctx_sync_locked(struct sg_ctx *ctx)
         sg_fence_put_locked(pending.fences[i]);
     }
     free(pending.fences);
-    sg_race_saw_ctx_locked(ctx);
+    for (struct sg_ctx *c = sg_ctx_list_locked(); c; c = c->next)
+        if (c == ctx || c->of == ctx)
+            sg_race_saw_ctx_locked(c);
     return ctx->sticky;
 }

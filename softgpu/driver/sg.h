@@ -56,7 +56,7 @@ struct sg_config {
     /* strict rules, see ../README.md */
     unsigned queue, launches; /* entries of a stream's queue, and launches among them; 0: no limit */
     unsigned connections;     /* hardware queues of a context */
-    bool ties, lazy, nccl_blind, same_primary, same_stream, ctxsync, books;
+    bool ties, lazy, nccl_blind, same_primary, same_stream, ctxsync, books, green_events;
     unsigned one_lane; /* 1, 2: SOFTGPU_GRAPH_ONE_LANE */
 };
 extern struct sg_config sg_cfg;
@@ -101,7 +101,9 @@ enum sg_kind {
     SG_POOL,
     SG_ALLOC,
     SG_OBJECT,
-    SG_MODULE
+    SG_MODULE,
+    SG_GREEN,
+    SG_RESOURCES
 };
 void *sg_handle_new_locked(enum sg_kind kind, void *obj);
 void *sg_handle_get_locked(enum sg_kind kind, const void *handle); /* NULL after a misuse report */
@@ -156,6 +158,11 @@ struct sg_ctx {
     struct sg_stream *streams;
     struct sg_stream *legacy;
     struct sg_fence *between; /* the latest copy between devices that all later work comes behind */
+    struct sg_ctx *of;        /* a green context's primary one; NULL: it is none */
+    CUgreenCtx green;         /* its handle as a green one, */
+    unsigned sms;             /* and its multiprocessors */
+    struct sg_stream *whole;  /* what waits for, or is waited for by, all streams; NULL: not needed so far */
+    struct sg_fence *gate;    /* all later work of all streams comes behind it */
     struct sg_connection connections[SG_CONNECTIONS];
     struct sg_ctx *next;
     struct sg_clock ended, ended_blocking; /* of streams that are gone */
@@ -164,6 +171,14 @@ struct sg_ctx *sg_ctx_list_locked(void);
 struct sg_ctx *sg_current_locked(CUresult *rc);
 struct sg_ctx *sg_ctx_new_locked(CUdevice dev, unsigned flags, bool primary);
 void sg_ctx_destroy_locked(struct sg_ctx *ctx);
+/* What events, memory, modules and peer access belong to: a green context is the primary one with other resources. */
+static inline struct sg_ctx *sg_root(struct sg_ctx *ctx)
+{
+    return ctx->of ? ctx->of : ctx;
+}
+/* Whether an event may be recorded on a stream: both are of one context. */
+bool sg_same_events(struct sg_ctx *event, struct sg_ctx *stream);
+void sg_green_destroy_all_locked(struct sg_ctx *primary);
 
 /* ---- fences: completion of one operation (fence.c) ---- */
 struct sg_waiter {

@@ -242,9 +242,20 @@ SG_STREAM_QUESTION(cuStreamGetDevice, CUdevice, dev, true)
 
 static CUresult cuStreamGetCtx_v2_on(CUstream hStream, CUcontext *pCtx, CUgreenCtx *pGreenCtx)
 {
-    if (pGreenCtx)
-        *pGreenCtx = NULL;
-    return cuStreamGetCtx_on(hStream, pCtx);
+    CUresult rc = CUDA_SUCCESS;
+
+    if (!pCtx)
+        return CUDA_ERROR_INVALID_VALUE;
+    sg_acquire();
+    const struct sg_stream *s = sg_stream_get_locked(hStream, &rc);
+    if (s && s->ctx->of && hStream == CU_STREAM_PER_THREAD)
+        rc = CUDA_ERROR_INVALID_HANDLE;
+    else if (s && pGreenCtx)
+        *pGreenCtx = s->ctx->green;
+    if (s && !rc)
+        *pCtx = sg_root(s->ctx)->handle;
+    sg_release();
+    return rc;
 }
 SG_PAIR(cuStreamGetCtx_v2, _ptsz, (CUstream hStream, CUcontext *pCtx, CUgreenCtx *pGreenCtx),
         (hStream, pCtx, pGreenCtx), (SG_PT(hStream), pCtx, pGreenCtx))
