@@ -146,6 +146,14 @@ static struct slr_observed decode(const struct slr_gate_row *row, const struct s
         find_ends(row, frame, o.end);
         o.act = SLR_ACT_HOST;
         break;
+    case SLR_GATE_CONTEXT:
+        o.ctx = (CUcontext)(uintptr_t)arg;
+        o.act = SLR_ACT_HOST;
+        break;
+    case SLR_GATE_GREEN:
+        o.green = (CUgreenCtx)(uintptr_t)arg;
+        o.act = SLR_ACT_HOST;
+        break;
     case SLR_GATE_ALL:
         o.act = SLR_ACT_HOST;
         break;

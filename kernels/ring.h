@@ -119,6 +119,7 @@ struct slr_ring {
     CUstream carrier; /* here the application's events are recorded that complete with the gather */
     CUstream own;     /* copies the own shard */
     CUstream tail;    /* waits for what only the end of the gather needs */
+    CUstream visitor; /* stands for the application's streams of other contexts; NULL: not needed so far */
     CUstream aside;   /* of slr_gemm_aside, and what follows; NULL, 0: not needed so far */
     CUevent asked, apart;
     CUdeviceptr scratch;
@@ -200,6 +201,9 @@ enum slr_status slr_ring_open(struct slr_ring *ring);
 
 /* Whether this device can write the words and wait for them: tries it on this rank's own. */
 enum slr_status slr_ring_try(struct slr_ring *ring);
+
+/* Makes `visitor`. */
+enum slr_status slr_ring_open_visitor(struct slr_ring *ring);
 
 /* Waits until its streams are idle, if need be until slr_ring_release from another thread; frees
  * all. */

@@ -116,6 +116,7 @@ static void destroy_objects(struct slr_ring *ring)
     destroy_stream(&ring->carrier);
     destroy_stream(&ring->tail);
     destroy_stream(&ring->own);
+    destroy_stream(&ring->visitor);
     if (ring->scratch)
         slr_real.cuMemFreeAsync(ring->scratch, ring->aside);
     ring->scratch = ring->scratch_bytes = 0;
@@ -137,6 +138,11 @@ enum slr_status slr_ring_open(struct slr_ring *ring)
         destroy_objects(ring);
     atomic_store(&ring->opened, s == SLR_OK);
     return s;
+}
+
+enum slr_status slr_ring_open_visitor(struct slr_ring *ring)
+{
+    return ring->visitor ? SLR_OK : SLR_CU(cuStreamCreateWithPriority, &ring->visitor, CU_STREAM_NON_BLOCKING, 0);
 }
 
 /* ---- several gathers ---- */
@@ -189,6 +195,7 @@ void slr_ring_close(struct slr_ring *ring)
     synchronize(ring->own);
     synchronize(ring->tail);
     synchronize(ring->carrier);
+    synchronize(ring->visitor);
     synchronize(ring->aside);
     destroy_objects(ring);
 }
@@ -203,7 +210,7 @@ bool slr_ring_idle(struct slr_ring *ring)
 {
     return !atomic_load(&ring->opened) ||
            (idle(ring->publish) && idle(ring->pull) && idle(ring->own) && idle(ring->tail) && idle(ring->carrier) &&
-            (!ring->aside || idle(ring->aside)));
+            (!ring->visitor || idle(ring->visitor)) && (!ring->aside || idle(ring->aside)));
 }
 
 bool slr_ring_sends_idle(struct slr_ring *ring)

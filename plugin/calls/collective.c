@@ -14,6 +14,7 @@
 #include "plugin/calls/calls.h"
 #include "plugin/comm/group_kept.h"
 #include "plugin/comm/call.h"
+#include "plugin/comm/stream.h"
 #include "plugin/connect/connect.h"
 #include "plugin/gather/gather.h"
 #include "plugin/passed/turn.h"
@@ -43,14 +44,6 @@ static void measure(struct slr_call *call, size_t nranks)
     call->bytes = all ? bytes : padded;
 }
 
-/* In doubt it captures: a captured gather that the ring took would move data once and never again.
- */
-static bool captures(struct slr_call *call)
-{
-    call->entered = slr_shared_work_begin(&call->comm->shared) == SLR_OK;
-    return !call->entered || slr_stream_may_capture(call->stream);
-}
-
 /* To be called when it has been decided, before NCCL or the program goes on: leaves the communicator's context, which
  * the decision may have entered. What the ring does in between need not enter it again, as that takes four calls of
  * the driver. */
@@ -59,6 +52,18 @@ static void leave_context(struct slr_call *call)
     if (call->entered)
         slr_shared_work_end();
     call->entered = false;
+}
+
+/* In doubt it captures: a captured gather that the ring took would move data once and never again.
+ */
+static bool captures(struct slr_call *call)
+{
+    const bool away = slr_stream_away(call->stream, call->comm->shared.ctx);
+    call->entered = slr_shared_work_begin(&call->comm->shared) == SLR_OK;
+    const bool may = !call->entered || slr_stream_may_capture(call->stream);
+    if (away) /* whose default stream it is the current context says */
+        leave_context(call);
+    return may;
 }
 
 /* Fills comm, which the caller puts back, and shard. SLR_R_RING: go on; else NCCL has the calls of the communicator. */
@@ -224,18 +229,29 @@ static enum slr_reason connect(struct slr_call *call)
 
 static ncclResult_t ring_entered(const struct slr_call *call)
 {
-    return call->flow->ring(call, call->flow->enter != NULL);
+    return call->flow->ring(call, call->flow->enter || call->from);
+}
+
+/* Calls that enter by themselves, to find a GEMM that stands before them on their stream, find none on the visitor. */
+static ncclResult_t enter(struct slr_call *call)
+{
+    if (call->flow->enter)
+        return call->flow->enter(call);
+    return slr_stream_away(call->stream, call->comm->shared.ctx) ? slr_gather_entry(call->comm, call->stream)
+                                                                 : ncclSuccess;
 }
 
 /* To the ring at once. The order matters: the entry is where the ring may start; the sample for
  * SLIPRING_VERIFY goes to NCCL before the ring, see collective.h. */
 static ncclResult_t ring(struct slr_call *call)
 {
-    const ncclResult_t entered = call->flow->enter ? call->flow->enter(call) : ncclSuccess;
+    const ncclResult_t entered = enter(call);
     if (entered != ncclSuccess)
         return entered;
+    slr_gather_visit(call);
     slr_gather_number(call);
-    return call->verify ? slr_verified_finish(call, 1, slr_verified_run(call, 1, ring_entered)) : ring_entered(call);
+    return slr_gather_return(call, call->verify ? slr_verified_finish(call, 1, slr_verified_run(call, 1, ring_entered))
+                                                : ring_entered(call));
 }
 
 static ncclResult_t keep(struct slr_call *call)

@@ -185,7 +185,11 @@ static ncclResult_t ring_all(struct slr_group *group)
     /* All numbers first: they decide which calls are verified. */
     for (size_t i = 0; i < group->count; i++)
         slr_gather_number(&group->calls[i]);
+    for (size_t i = 0; i < group->count; i++)
+        slr_gather_visit(&group->calls[i]);
     ncclResult_t r = slr_verified_run(group->calls, group->count, ring_one);
+    for (size_t i = 0; i < group->count; i++)
+        r = slr_gather_return(&group->calls[i], r);
     /* In this order: a gather that is joined in between was joined on a stream that is crossed. */
     share_all(group);
     if (r == ncclSuccess)

@@ -61,6 +61,8 @@ struct slr_call {
     ncclComm_t nccl;
     CUstream stream;
     const ncclCollConfig_t *config; /* the program's, while it makes the call; NULL: none */
+    CUstream away;                  /* the program's, of the context `from`, for which `stream` stands */
+    CUcontext from;                 /* another one than the communicator's; NULL: `stream` is the program's */
     struct slr_comm *comm;          /* NULL: not tracked */
     size_t shard;                   /* bytes of one rank's shard; 0 if the type is unknown or the size overflows */
     size_t bytes;                   /* of all ranks' shards; of an all-reduce the last ones may be shorter, or empty */

@@ -31,12 +31,89 @@ void slr_stream_ends(void)
     atomic_fetch_add(&ended, 1);
 }
 
+/* ---- contexts ---- */
+
+/* cuda.h says that an event and the stream that it is recorded on are of the same context, and leaves open whether a green
+ * one and the primary one are that. So it is tried, once, with an event of the primary one, on a stream of a green one
+ * that does not capture. */
+static bool shares_events(CUcontext primary, CUstream stream)
+{
+    static _Atomic int answer; /* 0: not tried; 1: yes; -1: no */
+    CUevent event = NULL;
+    CUcontext old;
+    if (atomic_load(&answer) != 0 || slr_real.cuCtxPushCurrent(primary) != CUDA_SUCCESS)
+        return atomic_load(&answer) > 0;
+    const bool made = slr_real.cuEventCreate(&event, CU_EVENT_DISABLE_TIMING) == CUDA_SUCCESS;
+    slr_real.cuCtxPopCurrent(&old); /* a default stream is the green one's */
+    if (made) {
+        atomic_store(&answer, slr_real.cuEventRecord(event, stream) == CUDA_SUCCESS ? 1 : -1);
+        slr_real.cuEventDestroy(event);
+    }
+    return atomic_load(&answer) > 0;
+}
+
+/* Of the stream's context `own`. */
+static CUcontext home_of(CUcontext own, CUstream stream)
+{
+    CUcontext primary = NULL;
+    CUgreenCtx green = NULL;
+    if (!slr_real.cuStreamGetCtx_v2 || slr_real.cuStreamGetCtx_v2(stream, &primary, &green) != CUDA_SUCCESS || !green)
+        return own;
+    return shares_events(primary, stream) ? primary : own;
+}
+
+/* That this thread has asked for most lately, and their homes. */
+static _Thread_local struct home {
+    CUcontext ctx, home;
+    unsigned ended;
+} homes[KNOWN];
+static _Thread_local unsigned latest_home;
+
+/* Of the current context, which is `ctx`. Its default stream stands for its streams. */
+static CUcontext home_of_current(CUcontext ctx)
+{
+    const unsigned now = atomic_load(&ended);
+    for (unsigned i = 0; i < KNOWN; i++)
+        if (homes[i].ctx == ctx && homes[i].ended == now)
+            return homes[i].home;
+    if (!ctx || !slr_nothing_captures()) /* a capture may not survive the question */
+        return ctx;
+    struct home *h = &homes[latest_home++ % KNOWN];
+    *h = (struct home){.ctx = ctx, .home = home_of(ctx, NULL), .ended = now};
+    return h->home;
+}
+
+CUcontext slr_context_now(void)
+{
+    CUcontext ctx = NULL;
+    return slr_real.cuCtxGetCurrent(&ctx) == CUDA_SUCCESS ? home_of_current(ctx) : NULL;
+}
+
+CUcontext slr_context_home(CUcontext ctx)
+{
+    CUcontext old, home = NULL;
+    if (ctx && slr_real.cuCtxPushCurrent(ctx) == CUDA_SUCCESS) {
+        home = home_of_current(ctx);
+        slr_real.cuCtxPopCurrent(&old);
+    }
+    return home;
+}
+
+CUcontext slr_context_home_of_green(CUgreenCtx green)
+{
+    CUcontext ctx = NULL;
+    const bool is = slr_real.cuCtxFromGreenCtx && slr_real.cuCtxFromGreenCtx(&ctx, green) == CUDA_SUCCESS;
+    return is ? slr_context_home(ctx) : NULL;
+}
+
+/* ---- streams ---- */
+
 static struct slr_stream_facts ask(CUstream stream)
 {
     struct slr_stream_facts facts = {.blocking = true};
     unsigned flags = 0;
-    if (!slr_real.cuStreamGetCtx || slr_real.cuStreamGetCtx(stream, &facts.ctx) != CUDA_SUCCESS)
-        facts.ctx = NULL;
+    if (slr_real.cuStreamGetCtx && slr_real.cuStreamGetCtx(stream, &facts.own) == CUDA_SUCCESS)
+        facts.ctx = home_of(facts.own, stream);
     if (slr_real.cuStreamGetFlags && slr_real.cuStreamGetFlags(stream, &flags) == CUDA_SUCCESS)
         facts.blocking = !(flags & CU_STREAM_NON_BLOCKING);
     return facts;
@@ -47,8 +124,8 @@ static struct slr_stream_facts ask(CUstream stream)
 static struct slr_stream_facts of_capture(void)
 {
     struct slr_stream_facts facts = {.blocking = true};
-    if (slr_real.cuCtxGetCurrent(&facts.ctx) != CUDA_SUCCESS)
-        facts.ctx = NULL;
+    if (slr_real.cuCtxGetCurrent(&facts.own) == CUDA_SUCCESS)
+        facts.ctx = home_of_current(facts.own);
     return facts;
 }
 
@@ -71,6 +148,17 @@ CUcontext slr_stream_context(CUstream stream)
     if (!slr_stream_is_default(stream))
         return slr_stream_facts(stream).ctx;
     return slr_real.cuCtxGetCurrent(&ctx) == CUDA_SUCCESS ? ctx : NULL;
+}
+
+CUcontext slr_stream_away(CUstream stream, CUcontext ctx)
+{
+    const CUstream name = slr_stream_name(stream, false);
+    struct slr_stream_facts facts;
+    if (slr_stream_is_default(name))
+        facts.own = facts.ctx = slr_stream_context(name);
+    else
+        facts = slr_stream_facts(stream);
+    return facts.ctx && facts.ctx != ctx ? facts.own : NULL;
 }
 
 /* ---- events ---- */

@@ -39,17 +39,29 @@ static inline slr_stream_id slr_stream_id_of(CUstream name)
     return name == CU_STREAM_PER_THREAD ? slr_stream_own_id() : (uintptr_t)name;
 }
 
+/* A context's home is what its streams are compared by: of a green context, which is its device's primary one with other
+ * resources, that one, if the driver records each one's events on streams of both; of any other, itself
+ * (docs/protocol.md, Contexts). NULL: it can not be told. */
+CUcontext slr_context_home(CUcontext ctx);
+CUcontext slr_context_home_of_green(CUgreenCtx green);
+CUcontext slr_context_now(void); /* of the calling thread's current context */
+
 /* What the driver tells of a stream that is no default stream: asked once, as it does not change. */
 struct slr_stream_facts {
-    CUcontext ctx; /* that it belongs to; NULL: it can not be told */
+    CUcontext ctx; /* the home of the context that it belongs to; NULL: it can not be told */
+    CUcontext own; /* that context */
     bool blocking; /* it synchronises with the legacy default stream; also when that can not be told */
 };
 
-/* Both call the driver: without the table lock. */
+/* All these call the driver: without the table lock. */
 struct slr_stream_facts slr_stream_facts(CUstream stream);
 
-/* The default streams exist in each context: such a handle means that of the current one. */
+/* The default streams exist in each context: such a handle means that of the current one, and not of its home. */
 CUcontext slr_stream_context(CUstream stream);
+
+/* The context of a stream that has another home than `ctx`, a primary one; of a default stream the current context, if it
+ * is another. NULL: it is none, or that can not be told. */
+CUcontext slr_stream_away(CUstream stream, CUcontext ctx);
 
 /* A stream, or a context with its streams, is about to be destroyed: others may get the handles. */
 void slr_stream_ends(void);
@@ -81,6 +93,8 @@ struct slr_observed {
     CUstream stream; /* as slr_stream_name() calls it */
     CUevent event;
     unsigned flags;
+    CUcontext ctx;    /* that all of is observed; NULL: */
+    CUgreenCtx green; /* this one; NULL: the current one */
     CUdeviceptr memory;
     CUdeviceptr end[2]; /* where device memory is copied to and from; 0: no such copy, or the host's memory */
     size_t bytes;       /* of an operation that copies so many, and does nothing else; 0: another one */

@@ -98,7 +98,8 @@ static double flop_beside(const struct slr_lane *lane)
 struct consumer {
     const struct slr_gemm *gemm;
     CUstream stream;
-    CUcontext ctx;
+    CUcontext ctx;  /* in which the call is: of a default stream the current one, else its home */
+    CUcontext home; /* of the current one */
 };
 
 /* 1 + the last of the gathers that the holder holds and that one operand is the receive buffer of; 0: there is none. */
@@ -313,12 +314,20 @@ static bool fuse(struct slr_lane *lane, unsigned i, const struct slr_gemm *gemm,
     return true;
 }
 
+/* Of a green context, outside of whose multiprocessors nothing of the program's is to run. */
+static bool is_of_green(CUstream stream, CUcontext primary)
+{
+    const CUcontext own = slr_stream_is_default(stream) ? NULL : slr_stream_facts(stream).own;
+    return own && own != primary;
+}
+
 /* The GEMM needs all that is gathered at once. Behind it on its stream there may be one that does not, such as the
  * gradient of the input behind that of the weight: it must not wait with this one. Returns true when the GEMM has been
  * enqueued aside, and *result is what the application gets. */
 static bool run_aside(struct slr_lane *lane, const struct slr_gemm *gemm, CUstream stream, cublasStatus_t *result)
 {
-    if (!lane->kind->runs || slr_pending_has_aside(lane) || slr_shared_enter(&lane->comm->shared) != SLR_OK)
+    if (!lane->kind->runs || slr_pending_has_aside(lane) || is_of_green(stream, lane->ring.ctx) ||
+        slr_shared_enter(&lane->comm->shared) != SLR_OK)
         return false;
     const bool done = slr_gemm_aside(&lane->ring, gemm, stream, result);
     slr_shared_leave();
@@ -428,10 +437,11 @@ cublasStatus_t slr_gemm_call(struct slr_gemm *gemm)
     if (!gemm->lt)
         slr_workspace_enter(gemm->handle);
     struct consumer x = {.gemm = gemm, .stream = slr_stream_name(stream_of(gemm), false)};
-    slr_real.cuCtxGetCurrent(&x.ctx);
+    x.home = slr_context_now();
+    x.ctx = slr_stream_is_default(x.stream) ? slr_stream_context(x.stream) : x.home;
     slr_front_operation(x.stream);
     slr_solo_note(x.stream);
-    const unsigned entry = slr_in_call_enter(x.ctx, NULL); /* before the lock: whoever has it may hang in cuBLAS */
+    const unsigned entry = slr_in_call_enter(x.home, NULL); /* before the lock: whoever has it may hang in cuBLAS */
     const unsigned watch = atomic_load_explicit(&slr_gemm_watch, memory_order_relaxed);
     struct slr_lane *lane = slr_pending_find(could_consume, &x);
     const struct slr_comm *ran_on = NULL; /* whose ring the GEMM runs aside on; compared only */
@@ -459,8 +469,8 @@ cublasStatus_t slr_gemm_call(struct slr_gemm *gemm)
             result = slr_gemm_whole(gemm);
     }
     if (!produced) /* behind it: what another thread has begun meanwhile may stand before it on the stream */
-        slr_product_gemm(gemm, x.stream, x.ctx);
-    note_beside(gemm, x.ctx);
+        slr_product_gemm(gemm, x.stream, x.home);
+    note_beside(gemm, x.home);
     if (watch & SLR_GEMM_WATCH_TRIALS)
         slr_trials_gemm(gemm, x.stream, ran_on);
     if (!gemm->lt)

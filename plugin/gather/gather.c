@@ -40,11 +40,24 @@ static ncclResult_t outcome(struct slr_comm *c, enum slr_status s, const char *f
     return slr_comm_answer(c);
 }
 
+/* Of another context than the lane's. As NCCL makes the primary context current, a default stream of the program's is that
+ * one's to NCCL, and behind the call to the program, too: so both are entered. */
+static enum slr_status enter_away(struct slr_lane *lane, CUstream *stream, CUcontext from)
+{
+    const CUstream name = slr_stream_name(*stream, false);
+    if (slr_stream_is_default(name))
+        SLR_TRY(slr_ring_entry(&lane->ring, *stream, false));
+    return slr_order_bring_from(lane, stream, from);
+}
+
 static enum slr_status enter_in_order(struct slr_lane *lane, CUstream stream)
 {
+    const CUcontext from = slr_stream_away(stream, lane->ring.ctx);
     SLR_TRY(ring_enter(lane));
+    enum slr_status s = from ? enter_away(lane, &stream, from) : SLR_OK;
     CUstream name = slr_stream_name(stream, false);
-    enum slr_status s = slr_order_before_gather(lane, name);
+    if (s == SLR_OK)
+        s = slr_order_before_gather(lane, name);
     if (s == SLR_OK)
         s = slr_ring_entry(&lane->ring, stream, slr_order_behind_gather(lane, name));
     ring_leave(lane);
@@ -62,6 +75,41 @@ ncclResult_t slr_gather_entry(struct slr_comm *c, CUstream stream)
     return outcome(c, enter_in_order(c->lane, stream), "the ring could not be ordered after the application's stream");
 }
 
+void slr_gather_visit(struct slr_call *call)
+{
+    call->from = slr_stream_away(call->stream, call->comm->shared.ctx);
+    if (!call->from)
+        return;
+    call->away = call->stream;
+    call->stream = call->comm->lane->ring.visitor; /* made by the entry */
+}
+
+/* The program's stream comes behind the visitor; of a default stream both that it may be. */
+static enum slr_status send_back(struct slr_lane *lane, const struct slr_call *call)
+{
+    SLR_TRY(slr_ring_wait_stream(&lane->ring, call->stream, call->away));
+    if (!slr_stream_is_default(slr_stream_name(call->away, false)))
+        return SLR_OK;
+    SLR_TRY(slr_context_enter(call->from));
+    const enum slr_status s = SLR_CU(cuStreamWaitEvent, call->away, lane->ring.entry, 0);
+    slr_shared_leave();
+    return s;
+}
+
+ncclResult_t slr_gather_return(const struct slr_call *call, ncclResult_t r)
+{
+    struct slr_comm *c = call->comm;
+    if (!call->from || r != ncclSuccess)
+        return r;
+    slr_pending_join_stream(call->stream, SLR_R_JOIN_CONTEXT, call->flow->kind->function);
+    enum slr_status s = ring_enter(c->lane);
+    if (s == SLR_OK) {
+        s = send_back(c->lane, call);
+        ring_leave(c->lane);
+    }
+    return outcome(c, s, "a stream of another context could not be ordered behind the ring");
+}
+
 ncclResult_t slr_gather_wait_entries(struct slr_comm *c, CUstream stream)
 {
     enum slr_status s = ring_enter(c->lane);
@@ -76,7 +124,9 @@ ncclResult_t slr_gather_wait_stream(struct slr_comm *c, CUstream from, CUstream 
 {
     enum slr_status s = ring_enter(c->lane);
     if (s == SLR_OK) {
-        s = slr_ring_wait_stream(&c->lane->ring, from, to);
+        s = slr_order_bring(c->lane, &from);
+        if (s == SLR_OK)
+            s = slr_ring_wait_stream(&c->lane->ring, from, to);
         ring_leave(c->lane);
     }
     return outcome(c, s, "the streams of a group could not be ordered");

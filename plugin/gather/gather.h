@@ -22,6 +22,12 @@ void slr_gather_count_routes(const struct slr_comm *c, const struct slr_route *r
 /* The next gather's place on its stream: the ring starts after what is there now. */
 ncclResult_t slr_gather_entry(struct slr_comm *c, CUstream stream);
 
+/* Around what the ring does for a call, behind its entry. On a stream of another context than the communicator's the call is
+ * on the ring's visitor meanwhile, and then the program's stream comes behind that. `r`: what the call came to, if it did
+ * not fail here. */
+void slr_gather_visit(struct slr_call *call);
+ncclResult_t slr_gather_return(const struct slr_call *call, ncclResult_t r);
+
 /* In a group, after all entries: makes a stream wait for the entries of all streams of its
  * communicator. */
 ncclResult_t slr_gather_wait_entries(struct slr_comm *c, CUstream stream);

@@ -18,12 +18,36 @@ static void destroy(struct slr_ordered *o)
     o->behind = NULL;
 }
 
-/* Records the event behind what is on the stream now. */
-static enum slr_status note(struct slr_ordered *o, CUstream stream)
+/* ---- streams of other contexts ---- */
+
+enum slr_status slr_order_bring(struct slr_lane *lane, CUstream *stream)
 {
-    if (o->away)
-        destroy(o);
-    o->away = false;
+    const CUcontext away = slr_stream_away(*stream, lane->ring.ctx);
+    return away ? slr_order_bring_from(lane, stream, away) : SLR_OK;
+}
+
+/* An event is recorded on streams of its own context alone, and waited for on all streams. */
+enum slr_status slr_order_bring_from(struct slr_lane *lane, CUstream *stream, CUcontext ctx)
+{
+    CUevent there = NULL;
+    SLR_TRY(slr_ring_open_visitor(&lane->ring));
+    SLR_TRY(slr_context_enter(ctx));
+    enum slr_status s = SLR_CU(cuEventCreate, &there, CU_EVENT_DISABLE_TIMING);
+    if (s == SLR_OK)
+        s = SLR_CU(cuEventRecord, there, *stream);
+    if (s == SLR_OK)
+        s = SLR_CU(cuStreamWaitEvent, lane->ring.visitor, there, 0);
+    if (there)
+        slr_real.cuEventDestroy(there);
+    slr_shared_leave();
+    *stream = lane->ring.visitor;
+    return s;
+}
+
+/* Records the event behind what is on the stream now. */
+static enum slr_status note(struct slr_lane *lane, struct slr_ordered *o, CUstream stream)
+{
+    SLR_TRY(slr_order_bring(lane, &stream));
     if (!o->behind)
         SLR_TRY(SLR_CU(cuEventCreate, &o->behind, CU_EVENT_DISABLE_TIMING));
     SLR_TRY(SLR_CU(cuEventRecord, o->behind, stream));
@@ -41,14 +65,14 @@ static void enter(struct slr_ordered *o, CUstream stream)
 }
 
 /* Makes `stream` wait for the operation. */
-static enum slr_status wait_for(struct slr_ordered *o, CUstream stream)
+static enum slr_status wait_for(struct slr_lane *lane, struct slr_ordered *o, CUstream stream)
 {
     /* What is captured is no operation; its launches are ordered by the program. An event recorded
      * there would become a part of the graph. */
     if (!o->noted && slr_stream_may_capture(o->stream))
         return SLR_OK;
     if (!o->noted)
-        SLR_TRY(note(o, o->stream));
+        SLR_TRY(note(lane, o, o->stream));
     return SLR_CU(cuStreamWaitEvent, stream, o->behind, 0);
 }
 
@@ -75,7 +99,7 @@ static bool at_once(CUstream stream)
 static enum slr_status wait_for_gather(struct slr_lane *lane, CUstream stream)
 {
     lane->order->several = true;
-    SLR_TRY(wait_for(&lane->order->gather, stream));
+    SLR_TRY(wait_for(lane, &lane->order->gather, stream));
     return slr_ring_join(&lane->ring, stream);
 }
 
@@ -84,7 +108,7 @@ enum slr_status slr_order_before_gather(struct slr_lane *lane, CUstream stream)
     struct slr_order *o = lane->order;
     if (elsewhere(&o->nccl, stream)) {
         o->several = true;
-        SLR_TRY(wait_for(&o->nccl, stream));
+        SLR_TRY(wait_for(lane, &o->nccl, stream));
     }
     return elsewhere(&o->gather, stream) ? wait_for_gather(lane, stream) : SLR_OK;
 }
@@ -108,7 +132,7 @@ enum slr_status slr_order_after_gather(struct slr_lane *lane, CUstream stream)
     atomic_store(&o->nccl.open, false);
     o->gathered = true;
     o->nccl_behind = false;
-    return o->several || at_once(stream) ? note(&o->gather, stream) : SLR_OK;
+    return o->several || at_once(stream) ? note(lane, &o->gather, stream) : SLR_OK;
 }
 
 /* ---- launches on a stream of another context ---- */
@@ -129,25 +153,19 @@ enum slr_status slr_order_before_away(struct slr_lane *lane, CUstream stream, CU
     return s;
 }
 
-static enum slr_status note_away(struct slr_ordered *o, CUstream stream, CUcontext ctx)
+static enum slr_status note_away(struct slr_lane *lane, struct slr_ordered *o, CUstream stream, CUcontext ctx)
 {
-    destroy(o);
-    SLR_TRY(slr_context_enter(ctx));
-    enum slr_status s = SLR_CU(cuEventCreate, &o->behind, CU_EVENT_DISABLE_TIMING);
-    if (s == SLR_OK)
-        s = SLR_CU(cuEventRecord, o->behind, stream);
-    slr_shared_leave();
+    SLR_TRY(slr_order_bring_from(lane, &stream, ctx));
+    SLR_TRY(note(lane, o, stream));
     atomic_store(&o->id, SLR_NO_STREAM);
     atomic_store(&o->open, true);
-    atomic_store(&o->noted, true);
-    o->away = true;
-    return s;
+    return SLR_OK;
 }
 
 enum slr_status slr_order_after_away(struct slr_lane *lane, CUstream stream, CUcontext ctx, bool gather)
 {
     struct slr_order *o = lane->order;
-    SLR_TRY(note_away(gather ? &o->gather : &o->nccl, stream, ctx));
+    SLR_TRY(note_away(lane, gather ? &o->gather : &o->nccl, stream, ctx));
     o->several = true;
     o->nccl_behind = !gather;
     if (!gather)
@@ -206,7 +224,7 @@ static enum slr_status after_nccl(struct slr_comm *c, CUstream stream)
     }
     SLR_TRY(slr_shared_work_begin(&c->shared));
     enter(&o->nccl, stream);
-    enum slr_status s = note(&o->nccl, stream);
+    enum slr_status s = note(c->lane, &o->nccl, stream);
     slr_shared_work_end();
     return s;
 }
@@ -237,11 +255,11 @@ void slr_order_after_nccl(struct slr_comm *c, CUstream stream)
 
 /* The event outlives the stream; without it nothing could be waited for any more. And the next stream
  * with this handle is another one. */
-static enum slr_status leave(struct slr_ordered *o, CUstream stream)
+static enum slr_status leave(struct slr_lane *lane, struct slr_ordered *o, CUstream stream)
 {
     if (!here(o, stream))
         return SLR_OK;
-    const enum slr_status s = note(o, stream);
+    const enum slr_status s = note(lane, o, stream);
     atomic_store(&o->id, SLR_NO_STREAM);
     return s;
 }
@@ -250,9 +268,9 @@ static enum slr_status leave(struct slr_ordered *o, CUstream stream)
 static enum slr_status stream_ends(struct slr_comm *c, CUstream stream)
 {
     SLR_TRY(slr_shared_work_begin(&c->shared));
-    enum slr_status s = leave(&c->lane->order->gather, stream);
+    enum slr_status s = leave(c->lane, &c->lane->order->gather, stream);
     if (s == SLR_OK)
-        s = leave(&c->lane->order->nccl, stream);
+        s = leave(c->lane, &c->lane->order->nccl, stream);
     slr_shared_work_end();
     return s;
 }
@@ -290,19 +308,19 @@ void slr_order_stream_end(CUstream stream)
     }
 }
 
-static enum slr_status note_late(struct slr_ordered *o)
+static enum slr_status note_late(struct slr_lane *lane, struct slr_ordered *o)
 {
     const bool wanted = atomic_load(&o->open) && !o->noted && !slr_stream_may_capture(o->stream);
-    return wanted ? note(o, o->stream) : SLR_OK;
+    return wanted ? note(lane, o, o->stream) : SLR_OK;
 }
 
 void slr_order_note(struct slr_comm *c)
 {
     if (c->pass != SLR_R_RING || atomic_load(&c->error) != ncclSuccess || slr_shared_work_begin(&c->shared) != SLR_OK)
         return;
-    enum slr_status s = note_late(&c->lane->order->gather);
+    enum slr_status s = note_late(c->lane, &c->lane->order->gather);
     if (s == SLR_OK)
-        s = note_late(&c->lane->order->nccl);
+        s = note_late(c->lane, &c->lane->order->nccl);
     slr_shared_work_end();
     failed(c, s);
 }

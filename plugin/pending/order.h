@@ -53,7 +53,6 @@ struct slr_ordered {
     _Atomic bool open;        /* there is one, and calls on other streams have to wait for it */
     _Atomic bool noted;       /* `behind` has been recorded behind it */
     CUevent behind;           /* NULL: not made yet */
-    bool away;                /* `behind` is of another context than the communicator's */
 };
 
 struct slr_order {
@@ -69,6 +68,11 @@ struct slr_order {
  * but SLR_OK: `stream` could not be made to wait. */
 enum slr_status slr_order_before_gather(struct slr_lane *lane, CUstream stream);
 enum slr_status slr_order_after_gather(struct slr_lane *lane, CUstream stream);
+
+/* Of a stream of another context than the lane's: *stream becomes the ring's visitor, which stands behind what is on it now.
+ * Any other stays. Under the lane's lock, its context current. */
+enum slr_status slr_order_bring(struct slr_lane *lane, CUstream *stream);
+enum slr_status slr_order_bring_from(struct slr_lane *lane, CUstream *stream, CUcontext ctx); /* which is its context */
 
 /* The same around the launch of a graph with such gathers, or with operations of NCCL's (`gather`: false), on a stream
  * of another context, `ctx`, as a graph for several devices has: no event of the communicator's can be recorded there.

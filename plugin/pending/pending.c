@@ -371,7 +371,7 @@ void slr_pending_share(struct slr_lane *lane, CUstream stream)
 /* An operation as it is compared with holders. */
 struct sight {
     const struct slr_operation *op;
-    CUcontext ctx; /* that the stream is of; a default stream exists in each context. NULL: any */
+    CUcontext ctx; /* the home of that the stream is of; a default stream exists in each context. NULL: any */
     bool is_default;
     enum { UNKNOWN, NO, YES } blocking; /* only the driver knows */
     bool ask;                           /* that it has to be asked */
@@ -380,8 +380,8 @@ struct sight {
 static struct sight sight_of(const struct slr_operation *op)
 {
     struct sight s = {.op = op, .is_default = slr_stream_is_default(op->stream)};
-    if (s.is_default)
-        s.ctx = slr_stream_context(op->stream);
+    if (s.is_default) /* whether a green context's one waits for the primary one's streams, CUDA does not say */
+        s.ctx = slr_context_now();
     return s;
 }
 

@@ -97,8 +97,7 @@ static bool overtaken_by_alloc(struct slr_lane *lane, void *place)
 
 void slr_pending_alloc(const struct slr_observed *o)
 {
-    struct stream_place at = {.stream = o->stream};
-    slr_real.cuCtxGetCurrent(&at.ctx);
+    struct stream_place at = {.stream = o->stream, .ctx = slr_stream_context(o->stream)};
     slr_pending_find(overtaken_by_alloc, &at);
 }
 
@@ -141,7 +140,9 @@ static bool record(struct slr_lane *lane, CUevent event, CUstream stream, CUresu
     slr_shared_work_end();
     if (ready)
         add_carrier(lane, *result == CUDA_SUCCESS ? event : NULL);
-    return ready;
+    /* One of a green context may not be recorded on a stream of the primary one. What is no event the driver says
+     * itself. */
+    return ready && *result != CUDA_ERROR_INVALID_HANDLE;
 }
 
 bool slr_pending_record(const struct slr_observed *o, CUresult *answer)

@@ -71,7 +71,7 @@ static bool under_way(struct slr_lane *lane, const struct looks *l)
 
 static bool shows_gather(CUstream stream)
 {
-    struct looks l = {.stream = stream, .ctx = stream ? NULL : slr_stream_context(stream), .serial = UINT64_MAX};
+    struct looks l = {.stream = stream, .ctx = stream ? NULL : slr_context_now(), .serial = UINT64_MAX};
     bool busy = false;
     for (struct slr_lane *lane; !busy && (lane = slr_pending_find(is_next, &l)) != NULL;) {
         struct slr_lane *still = under_way(lane, &l) ? slr_pending_find(is_still, &l) : NULL;
@@ -152,11 +152,22 @@ static bool find_devices(const struct slr_observed *o, CUdevice device[2])
     return device[0] != device[1];
 }
 
+/* False: there is no such context, and the driver says so. */
+static bool find_observed(const struct slr_observed *o, CUcontext *home)
+{
+    if (!o->ctx && !o->green)
+        *home = slr_context_now();
+    else
+        *home = o->ctx ? slr_context_home(o->ctx) : slr_context_home_of_green(o->green);
+    return *home || (!o->ctx && !o->green);
+}
+
 static void join_all(const struct slr_observed *o)
 {
-    CUcontext ctx = NULL;
+    CUcontext ctx;
     CUdevice device[2];
-    slr_real.cuCtxGetCurrent(&ctx);
+    if (!find_observed(o, &ctx))
+        return;
     slr_pending_find(show, NULL);
     join_each(in_context, ctx, o);
     struct slr_lane *rest = slr_pending_find(each, NULL);

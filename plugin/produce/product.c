@@ -168,8 +168,9 @@ static CUcontext context_of(CUstream stream)
 
 void slr_product_on_stream(CUstream stream)
 {
+    const CUstream name = slr_stream_name(stream, false);
     if (slr_product_any())
-        drop(context_of(slr_stream_name(stream, false)));
+        drop(slr_stream_is_default(name) ? slr_context_now() : context_of(name));
 }
 
 void slr_product_on_all(void)

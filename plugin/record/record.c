@@ -8,6 +8,7 @@
 #include "cache/captures.h"
 #include "plugin/comm/group_kept.h"
 #include "plugin/comm/lane.h"
+#include "plugin/comm/stream.h"
 #include "plugin/connect/connect.h"
 #include "plugin/graphs/graphs.h"
 #include "plugin/graphs/recorded.h"
@@ -117,6 +118,9 @@ static bool is_for_the_ring(const struct slr_call *call)
     const unsigned long long capture = slr_graph_capture(call->stream, &graph);
     if (!slr_graphs_all_can(c))
         slr_graphs_missed();
+    /* The ring's events are of another context than the stream. */
+    if (slr_stream_away(call->stream, c->shared.ctx))
+        return false;
     return slr_graphs_take(c, call->shard) && atomic_load(&c->error) == ncclSuccess && capture && graph &&
            !slr_capture_is_given(capture) &&
            slr_recorded_count(graph, c) + slr_group_kept_captured(c) < SLR_RECORD_MOST;

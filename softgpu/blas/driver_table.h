@@ -31,6 +31,7 @@
     X(cuDeviceGetCount)                                                                                                \
     X(cuDeviceGetUuid)                                                                                                 \
     X(cuDeviceGetPCIBusId)                                                                                             \
+    X(cuDevicePrimaryCtxRelease)                                                                                       \
     X(cuDevicePrimaryCtxRetain)                                                                                        \
     X(cuEventCreate)                                                                                                   \
     X(cuEventDestroy)                                                                                                  \

@@ -77,12 +77,25 @@ ncclResult_t comm_check_config(const ncclConfig_t *config)
     return ncclSuccess;
 }
 
+/* NCCL makes the primary context of its device current (cudaSetDevice), whichever is so when it is called. A reference
+ * stays, as the runtime's does, where the program has not got one of its own current. */
+static CUresult to_primary(const struct softdrv *drv, CUdevice dev, CUcontext *ctx)
+{
+    CUcontext primary = NULL;
+    CUresult rc = drv->cuDevicePrimaryCtxRetain(&primary, dev);
+    if (rc == CUDA_SUCCESS && primary == *ctx)
+        rc = drv->cuDevicePrimaryCtxRelease(dev);
+    *ctx = primary;
+    return rc;
+}
+
 ncclResult_t comm_new(struct ncclComm **out, int nranks, int rank, const ncclConfig_t *config)
 {
     const struct softdrv *drv = softdrv_get();
     CUcontext ctx = NULL;
     CUdevice dev = 0;
-    if (!drv || softdrv_need_context(drv, &ctx) != CUDA_SUCCESS || drv->cuCtxGetDevice(&dev) != CUDA_SUCCESS)
+    if (!drv || softdrv_need_context(drv, &ctx) != CUDA_SUCCESS || drv->cuCtxGetDevice(&dev) != CUDA_SUCCESS ||
+        to_primary(drv, dev, &ctx) != CUDA_SUCCESS)
         return nccl_warn(ncclUnhandledCudaError, "no usable CUDA device");
     struct ncclComm *c = calloc(1, sizeof *c);
     if (!c)

@@ -27,6 +27,8 @@ enum class {
     CAPTURE_INFO,
     LEGACY,
     ALL,
+    CONTEXT,
+    GREEN,
     COPY,
     COPY_2D,
     COPY_3D,
