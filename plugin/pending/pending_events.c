@@ -140,9 +140,7 @@ static bool record(struct slr_lane *lane, CUevent event, CUstream stream, CUresu
     slr_shared_work_end();
     if (ready)
         add_carrier(lane, *result == CUDA_SUCCESS ? event : NULL);
-    /* One of a green context may not be recorded on a stream of the primary one. What is no event the driver says
-     * itself. */
-    return ready && *result != CUDA_ERROR_INVALID_HANDLE;
+    return ready;
 }
 
 bool slr_pending_record(const struct slr_observed *o, CUresult *answer)

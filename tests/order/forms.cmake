@@ -6,7 +6,7 @@ set(caught ${form} --set SLIPRING_FLOP_PER_BYTE=0 --set SLIPRING_GRAPHS=off) # e
 set(libraries forms ranks cudart cublas nccl cuda)
 
 program(forms_order order.c order_event.c order_host.c order_stream.c order_send.c order_comm.c order_group.c order_overtake.c order_small.c
-  order_thread.c LIBS ${libraries})
+  order_context.c order_thread.c LIBS ${libraries})
 set_source_files_properties(order_thread.c PROPERTIES COMPILE_DEFINITIONS CUDA_API_PER_THREAD_DEFAULT_STREAM)
 
 # ---- order: one test for each case, and the mutants ----
@@ -126,6 +126,37 @@ run(form_mutant_carry_no_hold 300 MUTANT carry_no_hold ${caught}
   EACH forms_order gemm-after-event,event-third,event-two-waiters,overwrite-other-stream 2)
 run(form_mutant_carry_as_origin 300 MUTANT carry_as_origin ${caught} EACH forms_order event-second-hop 2)
 run(form_mutant_carry_shared 300 MUTANT carry_shared ${caught} EACH forms_event_ipc once 2)
+
+# ---- other contexts ----
+# Whole programs with their streams in green contexts, and with one current.
+foreach(how streams current)
+  run(form_contexts_${how} 300 LIB ${contexts} ${form} --set SLIPRING_FLOP_PER_BYTE=0 ${ring_only} EACH forms_order list-all 2 LABELS form slow
+    ENV TEST_CONTEXTS=${how} PROPERTIES COST 40)
+  run(form_contexts_${how}_fused 120 LIB ${contexts} ${form} --set SLIPRING_FLOP_PER_BYTE=0 ${ring_only} --has "\"event\":\"fused\".*\"via\":\"event\""
+    EACH forms_order event-gemm-blocking,event-two-waiters,event-many,event-framework,context-gemm-event 3 ENV TEST_CONTEXTS=${how})
+endforeach()
+set(context_looks context-sync,context-sync-named,context-record,context-record-green)
+set(foreign ${form} --set SLIPRING_ALL_REDUCE=always)
+set(foreign_only --has "\"event\":\"substitute\"" --hasnt "\"event\":\"pass\"|communicator_failed")
+foreach(n 2 3)
+  run(form_context_${n} 120 ${form} --set SLIPRING_FLOP_PER_BYTE=0 ${ring_only}
+    EACH forms_order ${context_looks},context-record-primary,context-wait,context-wait-green,context-gemm,context-gemm-event ${n} ENV TEST_RACE=1)
+  run(form_foreign_${n} 120 ${foreign} ${foreign_only} EACH forms_order list-foreign ${n} ENV TEST_RACE=1)
+endforeach()
+run(form_context_fused 120 ${form} --set SLIPRING_FLOP_PER_BYTE=0 ${ring_only} --has "\"event\":\"fused\""
+  EACH forms_order context-gemm,context-gemm-event 2)
+# Where the driver records no event of the primary context on a stream of a green one, that one's streams are foreign.
+run(form_context_strict 120 ${form} ${ring_only} --has "\"reason\":\"other_context\"" EACH forms_order context-sync,context-wait-green 2
+  ENV SOFTGPU_GREEN_EVENTS=0)
+run(form_foreign_verified 120 ${foreign} --set SLIPRING_VERIFY=1 --has "\"verified\":[1-9]" --has "\"verify_bad\":0"
+  EACH forms_order foreign-see,foreign-group 2)
+run(form_mutant_context_current 300 MUTANT context_current ${caught} EACH forms_order context-sync-named,context-record 2)
+run(form_mutant_context_current_green 300 MUTANT context_current_green ${caught} EACH forms_order context-record-green 2)
+run(form_mutant_context_own_home 300 MUTANT context_own_home ${caught} EACH forms_order context-sync 2)
+run(form_mutant_context_not_entered 300 MUTANT context_not_entered ${foreign} EACH forms_order foreign-see,default-of-green 2)
+run(form_mutant_context_not_left 300 MUTANT context_not_left ${foreign} EACH forms_order foreign-see,foreign-overwrite,foreign-sync 2)
+run(form_mutant_context_one_default 300 MUTANT context_one_default ${foreign} EACH forms_order default-of-green,default-of-created 2)
+run(form_mutant_context_other_default 300 MUTANT context_other_default ${foreign} EACH forms_order default-of-either 2)
 
 # ---- a thread that waits for room in a queue ----
 program(forms_full full.c LIBS ${libraries})

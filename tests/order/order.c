@@ -3,7 +3,8 @@
  * them may see it before it is complete, and what follows it may overwrite `send`.
  *
  *   order CASE [RANKS]       CASE is a name of the tables below; "list" prints those in which a missing join
- * shows, "list-all" all of those and more, "list-base" all but those of events, "list-thread" those of threads
+ * shows, "list-all" all of those and more, "list-base" all but those of events, "list-thread" those of threads,
+ * "list-foreign" those that NCCL can not do
  *
  * In each round the stream of one rank (another in each round) stands still before its gather, so that for the others
  * everything that comes from that rank, or waits for that rank to have read, is late: whoever looks too early sees
@@ -18,7 +19,8 @@
 
 static const struct order_case *const tables[] = {order_host_cases,     order_stream_cases, order_send_cases,
                                                   order_event_cases,    order_comm_cases,   order_group_cases,
-                                                  order_overtake_cases, order_small_cases,  order_thread_cases};
+                                                  order_overtake_cases, order_small_cases,  order_context_cases,
+                                                  order_thread_cases,   order_foreign_cases};
 
 static const struct order_case *find(const char *name)
 {
@@ -31,12 +33,14 @@ static const struct order_case *find(const char *name)
 
 static int list(const char *which)
 {
-    const bool quiet = strcmp(which, "list"), events = strcmp(which, "list-base"),
-               threads = !strcmp(which, "list-thread");
+    const bool quiet = strcmp(which, "list"), events = strcmp(which, "list-base");
+    const struct order_case *only = !strcmp(which, "list-thread")    ? order_thread_cases
+                                    : !strcmp(which, "list-foreign") ? order_foreign_cases
+                                                                     : NULL;
     for (int t = 0; t < LENGTH(tables); t++)
         for (const struct order_case *c = tables[t]; c->name; c++)
             if ((quiet || !c->quiet) && (events || tables[t] != order_event_cases) &&
-                threads == (tables[t] == order_thread_cases))
+                (only ? tables[t] == only : tables[t] != order_thread_cases && tables[t] != order_foreign_cases))
                 puts(c->name);
     return 0;
 }
@@ -62,6 +66,10 @@ static void open_streams(struct look *l)
     case STREAM_PER_THREAD:
         l->s = cudaStreamPerThread;
         break;
+    case STREAM_GREEN:
+    case STREAM_CREATED:
+        l->s = contexts_stream(l->c->stream == STREAM_GREEN);
+        break;
     }
     CUDA(cudaStreamCreateWithFlags(&l->other, cudaStreamNonBlocking));
     CUDA(cudaStreamCreateWithFlags(&l->third, cudaStreamNonBlocking));
@@ -74,11 +82,16 @@ static void open_memory(struct look *l, const struct rank *r)
     gather_alloc(&l->g, r->rank, r->nranks, SHARD);
     l->g.floats = l->c->floats;
     l->all = SHARD * (size_t)r->nranks;
+    l->device_send = l->g.send;
     l->device_recv = l->g.recv;
     if (l->c->recv == RECV_MAPPED)
         CUDA(cudaHostAlloc((void **)&l->g.recv, l->all, cudaHostAllocMapped));
     else if (l->c->recv == RECV_MANAGED)
         CUDA(cudaMallocManaged((void **)&l->g.recv, l->all, cudaMemAttachGlobal));
+    if (l->c->recv == RECV_CREATED) {
+        l->g.send = contexts_memory(SHARD);
+        l->g.recv = contexts_memory(l->all);
+    }
     CUDA(cudaMalloc((void **)&l->side, l->all));
     CUDA(cudaMallocHost((void **)&l->seen, l->all));
     CUDA(cudaHostAlloc((void **)&l->flag, 64, cudaHostAllocMapped));
@@ -91,6 +104,11 @@ static void close_all(struct look *l)
         CUDA(cudaFreeHost(l->g.recv));
     else if (l->c->recv == RECV_MANAGED)
         CUDA(cudaFree(l->g.recv));
+    if (l->c->recv == RECV_CREATED) {
+        CUDA(cudaFree(l->g.send));
+        CUDA(cudaFree(l->g.recv));
+    }
+    l->g.send = l->device_send;
     l->g.recv = l->device_recv;
     gather_free(&l->g);
     CUDA(cudaFree(l->side));
@@ -99,7 +117,7 @@ static void close_all(struct look *l)
     CUDA(cudaEventDestroy(l->event));
     CUDA(cudaStreamDestroy(l->other));
     CUDA(cudaStreamDestroy(l->third));
-    if (l->s && l->c->stream <= STREAM_BLOCKING)
+    if (l->s && l->s != cudaStreamPerThread)
         CUDA(cudaStreamDestroy(l->s));
 }
 
@@ -129,6 +147,8 @@ static void body(struct rank *r)
     NCCL(ncclCommInitRank(&l.comm, r->nranks, r->id, r->rank));
     if (l.c->two_comms)
         NCCL(ncclCommSplit(l.comm, 0, r->rank, &l.comm2, NULL));
+    if (l.c->stream >= STREAM_GREEN || l.c->recv == RECV_CREATED || !strncmp(l.c->name, "default-of", 10))
+        contexts_open();
     open_streams(&l);
     open_memory(&l, r);
     if (l.c->floats)

@@ -15,8 +15,10 @@
             DIE(3, "%s: error %d", #call, (int)e_);                                                                    \
     } while (0)
 
-enum stream_kind { STREAM_OWN, STREAM_BLOCKING, STREAM_LEGACY, STREAM_PER_THREAD };
-enum recv_kind { RECV_DEVICE, RECV_MAPPED, RECV_MANAGED }; /* the host reads the last two without a CUDA call */
+/* Of the last two the streams are of other contexts (order_context.c). */
+enum stream_kind { STREAM_OWN, STREAM_BLOCKING, STREAM_LEGACY, STREAM_PER_THREAD, STREAM_GREEN, STREAM_CREATED };
+/* The host reads the next two without a CUDA call; of the last one `send` is likewise of another context. */
+enum recv_kind { RECV_DEVICE, RECV_MAPPED, RECV_MANAGED, RECV_CREATED };
 
 struct look {
     const struct order_case *c;
@@ -26,7 +28,7 @@ struct look {
     cudaEvent_t event;
     cublasHandle_t blas; /* where the case has floats */
     float *one;          /* the unit matrix, GEMM_K x GEMM_K */
-    uint8_t *side, *seen,
+    uint8_t *side, *seen, *device_send,
         *device_recv;        /* `side`: device, as large as recv; `seen`: pinned, what is checked in the end */
     void *pool;              /* stream-ordered memory, where the case takes some */
     volatile unsigned *flag; /* mapped */
@@ -48,7 +50,13 @@ struct order_case {
 
 /* Each ends with a row without a name. */
 extern const struct order_case order_host_cases[], order_stream_cases[], order_send_cases[], order_event_cases[],
-    order_comm_cases[], order_group_cases[], order_overtake_cases[], order_small_cases[], order_thread_cases[];
+    order_comm_cases[], order_group_cases[], order_overtake_cases[], order_small_cases[], order_context_cases[],
+    order_thread_cases[], order_foreign_cases[];
+
+/* Green contexts of the device, and one of cuCtxCreate: a stream of one of them, memory of the latter. */
+void contexts_open(void);
+cudaStream_t contexts_stream(bool is_green);
+uint8_t *contexts_memory(size_t bytes);
 
 /* seen <- device memory, on a stream, and waits for it. */
 void see(struct look *l, const void *device, cudaStream_t stream);
