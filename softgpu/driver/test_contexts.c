@@ -201,6 +201,7 @@ Test(contexts, memory_is_the_devices)
     OK(cuCtxCreate(&other, NULL, 0, 0));
     OK(cuMemAlloc(&foreign, 256));
     OK(cuMemcpyHtoD(foreign, &word, 4));
+    OK(cuCtxSynchronize());
     OK(cuCtxPopCurrent(&old));
     OK(cuMemcpyDtoDAsync(mine, foreign, 4, NULL));
     OK(cuStreamSynchronize(NULL));

@@ -155,6 +155,7 @@ static enum slr_act act_of(enum class class)
                                                 [ALL] = SLR_ACT_HOST,          [COPY] = SLR_ACT_HOST,
                                                 [COPY_2D] = SLR_ACT_HOST,      [COPY_3D] = SLR_ACT_HOST,
                                                 [COPY_3D_PEER] = SLR_ACT_HOST, [STREAM_COPY] = SLR_ACT_OPERATION,
+                                                [CONTEXT] = SLR_ACT_HOST,      [GREEN] = SLR_ACT_HOST,
                                                 [NONE] = SLR_ACT_NONE};
     return acts[class];
 }
@@ -177,6 +178,8 @@ static void check_join(const struct row *row, int calls_before)
     CHECK_FOR(row->name, o->act == act_of(row->class));
     CHECK_FOR(row->name, strcmp(o->who, row->name) == 0);
     CHECK_FOR(row->name, row->class != FREE || o->memory == value(row, 0));
+    CHECK_FOR(row->name, (uint64_t)(uintptr_t)o->ctx == (row->class == CONTEXT ? value(row, row->arg) : 0));
+    CHECK_FOR(row->name, (uint64_t)(uintptr_t)o->green == (row->class == GREEN ? value(row, row->arg) : 0));
     CHECK_FOR(row->name, (int)o->why == (int)row->why);
     CHECK_FOR(row->name, j->guard == 1);
     check_backtrace(row, j);
