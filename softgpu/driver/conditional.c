@@ -219,7 +219,7 @@ static bool may_be_in_body(const struct sg_node *n, const struct sg_ctx *ctx)
 {
     switch (n->type) {
     case CU_GRAPH_NODE_TYPE_KERNEL:
-        return n->ctx == ctx;
+        return sg_root(n->ctx) == sg_root(ctx);
     case CU_GRAPH_NODE_TYPE_EMPTY:
     case CU_GRAPH_NODE_TYPE_GRAPH:
     case CU_GRAPH_NODE_TYPE_MEMSET:

@@ -24,7 +24,7 @@ extern const unsigned sg_models_reduce_count;
 /* May it be launched so? Names what is wrong with the arguments in a report. */
 CUresult sg_module_launch_locked(const struct softgpu_kernel_desc *desc, const CUDA_KERNEL_NODE_PARAMS *p);
 /* Does it belong to the context? */
-bool sg_module_fits_locked(const struct softgpu_kernel_desc *desc, struct sg_ctx *ctx);
+bool sg_module_fits_locked(const struct softgpu_kernel_desc *desc, const struct sg_ctx *ctx);
 /* A function of a module that is launched, or asked for what only its code tells, is loaded by that (or by cuFuncLoad).
  * True when it is by this call. */
 bool sg_module_first_use_locked(const struct softgpu_kernel_desc *desc);

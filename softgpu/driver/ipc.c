@@ -132,7 +132,7 @@ static CUresult import_locked(const struct handle *h, struct sg_ctx *ctx, struct
 
 /* The context's open import of the same block, by identity rather than by address or descriptor. Each context has its
  * own (CUDA, cuIpcOpenMemHandle). */
-static struct sg_mem *imported_locked(const struct handle *h, struct sg_ctx *ctx)
+static struct sg_mem *imported_locked(const struct handle *h, const struct sg_ctx *ctx)
 {
     for (size_t i = 0; sg_mem_at_locked(i); i++) {
         struct sg_mem *m = sg_mem_at_locked(i);

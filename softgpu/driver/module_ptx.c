@@ -303,7 +303,7 @@ CUresult sg_module_launch_locked(const struct softgpu_kernel_desc *desc, const C
     return wrong ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
 }
 
-bool sg_module_fits_locked(const struct softgpu_kernel_desc *desc, struct sg_ctx *ctx)
+bool sg_module_fits_locked(const struct softgpu_kernel_desc *desc, const struct sg_ctx *ctx)
 {
     const struct function *f = function_locked(desc);
     return !f || (f->module && f->module->ctx == sg_root(ctx)->id);

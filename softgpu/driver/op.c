@@ -109,7 +109,7 @@ static CUresult bad_access(const struct sg_op *op)
 }
 
 /* Peer access of contexts says nothing of a pool's memory, nor a pool's access of other memory. */
-static bool peer_allowed_locked(struct sg_ctx *ctx, const struct sg_mem *m)
+static bool peer_allowed_locked(const struct sg_ctx *ctx, const struct sg_mem *m)
 {
     if (m->kind == SG_MEM_POOL && m->pool)
         return sg_pool_allows_locked(m, ctx->dev);

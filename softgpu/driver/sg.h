@@ -172,9 +172,9 @@ struct sg_ctx *sg_current_locked(CUresult *rc);
 struct sg_ctx *sg_ctx_new_locked(CUdevice dev, unsigned flags, bool primary);
 void sg_ctx_destroy_locked(struct sg_ctx *ctx);
 /* What events, memory, modules and peer access belong to: a green context is the primary one with other resources. */
-static inline struct sg_ctx *sg_root(struct sg_ctx *ctx)
+static inline struct sg_ctx *sg_root(const struct sg_ctx *ctx)
 {
-    return ctx->of ? ctx->of : ctx;
+    return ctx->of ? ctx->of : (struct sg_ctx *)(uintptr_t)ctx;
 }
 /* Whether an event may be recorded on a stream: both are of one context. */
 bool sg_same_events(struct sg_ctx *event, struct sg_ctx *stream);

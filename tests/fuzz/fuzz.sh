@@ -2,12 +2,13 @@
 # SPDX-License-Identifier: Apache-2.0
 # Random programs (fuzz.c, fuzz_plan.c), each run without and with slipring: what the ranks saw has to be equal, bit for bit, and neither run may be misuse or a race.
 #
-#   fuzz.sh [--seeds A..B] [--seconds N] [--want N] [--nonblocking LIBRARY] [--minimise] -- PROGRAM [OPTION...]
+#   fuzz.sh [--seeds A..B] [--seconds N] [--want N] [--nonblocking LIBRARY] [--contexts LIBRARY] [--minimise] -- PROGRAM [OPTION...]
 #
 # --seeds    the programs, 1..50 unless told
 # --seconds  goes on with the seeds from A on for so long
 # --minimise leaves out of a program that fails the steps without which it still does, and lists the rest
 # --nonblocking   all communicators are, by ../programs/nonblocking.c, also without slipring
+# --contexts      streams are of other contexts, by ../programs/contexts.c, likewise; TEST_CONTEXTS: which
 # --want     fails unless so many gathers were substituted, and GEMMs fused at all: what is not exercised is not tested
 # MUTANT=1: fails unless a program fails, and says how many it took. FUZZ_SET: more settings ("NAME=VALUE ...") for the run with slipring.
 # From CMake or the environment: SLIPRING_LIB, SOFTGPU_DIR, TEST_PRELOAD_FIRST, as run.sh wants them; TEST_RACE (strict unless told).
@@ -18,7 +19,7 @@ while [ $# -gt 0 ]; do
     --seeds) first=${2%..*} last=${2#*..}; shift ;;
     --seconds) seconds=$2; shift ;;
     --want) want=$2; shift ;;
-    --nonblocking) export TEST_PRELOAD_FIRST=${TEST_PRELOAD_FIRST:+$TEST_PRELOAD_FIRST:}${2?}; shift ;;
+    --nonblocking | --contexts) export TEST_PRELOAD_FIRST=${TEST_PRELOAD_FIRST:+$TEST_PRELOAD_FIRST:}${2?}; shift ;;
     --minimise) minimise=1 ;;
     --) shift; break ;;
     *) echo "fuzz.sh: unknown option $1" >&2; exit 2 ;;
