@@ -39,12 +39,47 @@ static inline slr_stream_id slr_stream_id_of(CUstream name)
     return name == CU_STREAM_PER_THREAD ? slr_stream_own_id() : (uintptr_t)name;
 }
 
-/* A context's home is what its streams are compared by: of a green context, which is its device's primary one with other
- * resources, that one, if the driver records each one's events on streams of both; of any other, itself
- * (docs/protocol.md, Contexts). NULL: it can not be told. */
+/* ---- contexts ----
+ *
+ * All that slipring makes (streams, events, the code that adds, mappings) is of the device's primary context, which NCCL,
+ * too, makes current in each call. With a stream of another one CUDA lets it do (cuda.h):
+ *
+ *   wait for an event of the ring's      yes, of any context or device: so any stream can be joined, and have a GEMM in
+ *                                        parts behind it
+ *   record one                           no: event and stream have to be of one context
+ *   copies, words, sums                  they are only ever on the ring's own streams; memory is the device's, whichever
+ *                                        context has allocated it
+ *   a GEMM aside (kernels/gemm.h)        it would be on a stream of the ring's: so not from a stream of a green context,
+ *                                        to which the program has given multiprocessors of its own
+ *
+ * A context's home is what its streams are compared by. A green context is its device's primary one with other
+ * multiprocessors, and cuStreamGetCtx_v2 names that one: it is the home, if the driver records its events on streams of
+ * the green one. cuda.h leaves that open (cuGreenCtxRecordEvent: yes), so it is tried, once. Then such a stream is as any
+ * of the primary context's: gathers on it stay pending, events carry them, GEMMs consume them, in captures as well. Any
+ * other context is its own home.
+ *
+ * On a stream that is not at home there a call that is the ring's is made on its visitor, a stream of the ring's
+ * (gather/gather.h): an event of the stream's own context is recorded on that, and the visitor waits for it; behind the call
+ * the visitor is joined at once, and the stream waits for it. Order alone differs, so no peer has to know (R1). The visitor
+ * has calls of one communicator in their order, and what stood before each on its stream: NCCL would wait for the same.
+ * By the visitor an operation of NCCL's, or a graph's launch, on such a stream is noted, too (pending/order.h). A capture
+ * there stays with NCCL: this rank passes it alone.
+ *
+ * A default stream, given to a call while another context is current: to NCCL it is the primary context's, and so to the
+ * program behind the call, as NCCL leaves that one current; slipring leaves the program's context as it was. So both
+ * come before the call, and behind it, by the visitor. Whether a green context's default stream waits for the primary
+ * one's streams CUDA does not say: an operation there joins as if it did.
+ *
+ * What waits for all of a context, or records it (gate.def: ALL, CONTEXT, GREEN): of the primary one the driver waits for
+ * the ring's streams, and for its green ones. Of a green one it does not, so what is pending in the home is joined first.
+ * Of any other context nothing is pending. */
+
+/* NULL: it can not be told. */
 CUcontext slr_context_home(CUcontext ctx);
 CUcontext slr_context_home_of_green(CUgreenCtx green);
 CUcontext slr_context_now(void); /* of the calling thread's current context */
+
+/* ---- streams ---- */
 
 /* What the driver tells of a stream that is no default stream: asked once, as it does not change. */
 struct slr_stream_facts {

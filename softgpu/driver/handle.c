@@ -13,10 +13,9 @@ static size_t cap, used;
 static uint64_t serial;
 static uint64_t last_stream; /* that has been destroyed, its handle; 0: given out again, or there is none */
 
-static const char *const kind_names[] = {"?",           "context",          "stream",      "event",
-                                         "graph",       "executable graph", "graph node",  "function",
-                                         "memory pool", "allocation",       "user object", "module",
-                                         "green context", "resource descriptor"};
+static const char *const kind_names[] = {
+    "?",        "context",     "stream",     "event",       "graph",  "executable graph", "graph node",
+    "function", "memory pool", "allocation", "user object", "module", "green context",    "resource descriptor"};
 
 static size_t hash(uint64_t k)
 {
