@@ -148,6 +148,12 @@ run(form_context_fused 120 ${form} --set SLIPRING_FLOP_PER_BYTE=0 ${ring_only} -
 # Where the driver records no event of the primary context on a stream of a green one, that one's streams are foreign.
 run(form_context_strict 120 ${form} ${ring_only} --has "\"reason\":\"other_context\"" EACH forms_order context-sync,context-wait-green 2
   ENV SOFTGPU_GREEN_EVENTS=0)
+run(form_context_strict_order 120 LIB ${contexts} ${form} ${ring_only} EACH forms_order comm-broadcast,comm-produce,comm-produce-destroy,comm-reduce 2
+  ENV TEST_CONTEXTS=current SOFTGPU_GREEN_EVENTS=0)
+mutant(context_order_own)
+run(form_mutant_context_order_own 60 LIB $<TARGET_FILE:contexts>:$<TARGET_FILE:mutant_context_order_own>
+  ${caught_sh} "could not be ordered" ${form} --misuse-ok -- $<TARGET_FILE:forms_order> comm-broadcast 2
+  ENV TEST_CONTEXTS=current SOFTGPU_GREEN_EVENTS=0 RANKS_SECONDS=4)
 run(form_foreign_verified 120 ${foreign} --set SLIPRING_VERIFY=1 --has "\"verified\":[1-9]" --has "\"verify_bad\":0"
   EACH forms_order foreign-see,foreign-group 2)
 run(form_mutant_context_current 300 MUTANT context_current ${caught} EACH forms_order context-sync-named,context-record 2)

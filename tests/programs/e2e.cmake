@@ -143,6 +143,12 @@ endforeach()
 foreach(case third third-event)
   fuse(${case} joined gemm_other_operand PROGRAM aside RANKS 2 4 OPTIONS ${seldom})
 endforeach()
+# Not where the program has given the stream multiprocessors of its own.
+mutant(aside_of_green)
+set(green ${substituted} --set SLIPRING_FLOP_PER_BYTE=0 --has "\"reason\":\"gemm_sum_type\"")
+run(e2e_aside_of_green 60 LIB ${contexts} ${run_sh} ${green} --hasnt "\"aside\":1" -- $<TARGET_FILE:aside> 2 both ENV TEST_CONTEXTS=current)
+run(e2e_mutant_aside_of_green 60 LIB $<TARGET_FILE:contexts>:$<TARGET_FILE:mutant_aside_of_green> ${run_sh} ${green} --has "\"aside\":1"
+  -- $<TARGET_FILE:aside> 2 both ENV TEST_CONTEXTS=current)
 # A workspace that is not given for each call may be another thread's as well.
 run(e2e_aside_shared 120 ${run_sh} ${substituted} --set SLIPRING_FLOP_PER_BYTE=0 --has "\"reason\":\"gemm_sum_type\"" -- $<TARGET_FILE:aside> 2 shared)
 foreach(case once never)
