@@ -8,6 +8,12 @@
 
 enum { GREENS = 2, LEAST_SMS = 16 };
 
+#if CUDA_VERSION >= 13000
+#define CREATE(ctx, device) cuCtxCreate(ctx, NULL, 0, device)
+#else
+#define CREATE(ctx, device) cuCtxCreate(ctx, 0, device)
+#endif
+
 static CUgreenCtx green[GREENS];
 static CUcontext of_green[GREENS], created;
 
@@ -26,7 +32,7 @@ void contexts_open(void)
         DRIVER(cuGreenCtxCreate(&green[i], desc[i], device, CU_GREEN_CTX_DEFAULT_STREAM));
         DRIVER(cuCtxFromGreenCtx(&of_green[i], green[i]));
     }
-    DRIVER(cuCtxCreate(&created, NULL, 0, device));
+    DRIVER(CREATE(&created, device));
     DRIVER(cuCtxPopCurrent(&old));
 }
 

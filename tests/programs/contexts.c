@@ -19,6 +19,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#if CUDA_VERSION >= 13000
+#define CREATE(ctx, device) cuCtxCreate(ctx, NULL, 0, device)
+#else
+#define CREATE(ctx, device) cuCtxCreate(ctx, 0, device)
+#endif
+
 enum { DEVICES = 16, GREENS = 2, FOREIGN = 256, LEAST_SMS = 16 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -73,7 +79,7 @@ static void open_place(struct place *p, int device)
     }
     MUST(cuStreamCreate(&p->bridge, CU_STREAM_NON_BLOCKING));
     if (mode_is("other")) {
-        MUST(cuCtxCreate(&p->other, NULL, 0, device));
+        MUST(CREATE(&p->other, device));
         MUST(cuCtxPopCurrent(&made));
     }
     p->open = true;
