@@ -294,11 +294,12 @@ foreach(victim 0 2)
     PROCESSES 3 LAUNCH --cont-after 3500 PLAY fault_flight stop-fails ${victim} 256000 reduce-in-place)
 endforeach()
 
-# 5. The driver refuses: while the communicator connects (calls by slipring: the program has made two allocations and a stream by then) ...
+# 5. The driver refuses: while the communicator connects (calls by slipring: the program has made two allocations and a stream by then, the
+#    runtime and NCCL have retained the primary context) ...
 #    SOFTGPU_FAIL on each rank in turn; everybody passes and everything is exact. The rank says which call failed, and how.
 set(refusals "cuMemAlloc:3+ no_staging" "cuIpcGetMemHandle:1 no_ipc" "cuIpcOpenMemHandle:1 no_ipc" "cuIpcOpenMemHandle:2 no_ipc"
   "cuMemHostRegister:1 no_control_block" "cuMemHostGetDevicePointer:1 no_control_block" "cuStreamBatchMemOp:1 no_stream_memops"
-  "cuStreamWaitValue32:1 no_stream_memops" "cuDevicePrimaryCtxRetain:2=2 driver_call_failed")
+  "cuStreamWaitValue32:1 no_stream_memops" "cuDevicePrimaryCtxRetain:3=2 driver_call_failed")
 foreach(n 1 2 3 4)
   list(APPEND refusals "cuStreamCreateWithPriority:${n}=2 driver_call_failed")
 endforeach()
