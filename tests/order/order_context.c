@@ -183,7 +183,7 @@ const struct order_case order_context_cases[] = {
      .stream = STREAM_GREEN,
      .recv = RECV_MAPPED,
      .quiet = true},
-    {.name = "context-wait", .look = wait_named, .stream = STREAM_GREEN},
+    {.name = "context-wait", .look = wait_named, .stream = STREAM_GREEN, .quiet = true},
     {.name = "context-wait-green", .look = wait_green, .stream = STREAM_GREEN},
     {.name = "context-gemm", .look = gemm_current, .stream = STREAM_GREEN, .floats = true, .quiet = true},
     {.name = "context-gemm-event", .look = gemm_event, .stream = STREAM_GREEN, .floats = true, .quiet = true},

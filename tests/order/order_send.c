@@ -4,7 +4,6 @@
 #include "order.h"
 
 #include <cuda.h>
-#include <dlfcn.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <string.h>
@@ -152,19 +151,17 @@ static void overwrite_beside(struct look *l)
     see(l, l->side, l->s);
 }
 
-/* The context is waited for where another one is current. */
+/* The context is waited for, by a free of its memory, where another one is current. */
 static void overwrite_after_elsewhere(struct look *l)
 {
     int here, devices;
-    CUcontext ctx;
-    CUresult (*sync)(CUcontext) = (CUresult(*)(CUcontext))dlsym(RTLD_DEFAULT, "cuCtxSynchronize_v2");
-    CHECK(sync, "no cuCtxSynchronize_v2");
-    DRIVER(cuCtxGetCurrent(&ctx));
+    CUdeviceptr memory;
+    DRIVER(cuMemAlloc(&memory, 256));
     CUDA(cudaGetDevice(&here));
     CUDA(cudaGetDeviceCount(&devices));
     CUDA(cudaSetDevice((here + l->g.nranks) % devices));
     CUDA(cudaFree(NULL));
-    DRIVER(sync(ctx));
+    DRIVER(cuMemFree(memory));
     CUDA(cudaSetDevice(here));
     load_next(l);
     gemm_then_see(l);
