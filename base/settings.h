@@ -4,6 +4,7 @@
 #ifndef SLR_BASE_SETTINGS_H
 #define SLR_BASE_SETTINGS_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -55,9 +56,13 @@ struct slr_settings {
 /* This process's settings; parsed at the first call. Thread-safe. */
 const struct slr_settings *slr_settings(void);
 
+/* NULL before that. */
+extern const struct slr_settings *_Atomic slr_settings_there __attribute__((visibility("hidden")));
+
 static inline uint64_t slr_get(enum slr_setting_id id)
 {
-    return slr_settings()->num[id];
+    const struct slr_settings *s = atomic_load_explicit(&slr_settings_there, memory_order_acquire);
+    return (__builtin_expect(s != NULL, 1) ? s : slr_settings())->num[id];
 }
 
 /* From now on as with SLIPRING_ENABLE=off: in a child after fork, before it has a second thread. */

@@ -84,6 +84,7 @@ void slr_settings_files(struct slr_settings *s, char *const *envp, slr_settings_
 
 static struct slr_settings settings;
 static struct slr_once parsed;
+const struct slr_settings *_Atomic slr_settings_there;
 /* Copies of values: a program may rewrite its environment (shells do) and free the strings. */
 static char text_copy[4 * (SLR_SETTING_TEXT_MAX + 1)];
 
@@ -130,6 +131,7 @@ static void parse_own(void)
         keep_texts(&settings);
         slr_once_end(&parsed);
     }
+    atomic_store_explicit(&slr_settings_there, &settings, memory_order_release);
     errno = saved;
 }
 

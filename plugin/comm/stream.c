@@ -4,8 +4,7 @@
 #include <stdatomic.h>
 #include "cache/captures.h"
 
-/* How many streams have been destroyed. What was learnt before the last one is not trusted. */
-static _Atomic unsigned ended;
+_Atomic unsigned slr_streams_ended;
 
 /* The streams that this thread has asked for most lately; a call looks at one or two of them. */
 enum { KNOWN = 4 };
@@ -13,7 +12,7 @@ static _Thread_local struct known {
     CUstream stream;
     unsigned ended;
     struct slr_stream_facts facts;
-} known[KNOWN];
+} known[KNOWN] __attribute__((tls_model("initial-exec")));
 static _Thread_local unsigned latest;
 
 /* Odd, as no handle is. A counter of its own: an address of the thread's would come again. */
@@ -28,7 +27,7 @@ slr_stream_id slr_stream_own_id(void)
 
 void slr_stream_ends(void)
 {
-    atomic_fetch_add(&ended, 1);
+    atomic_fetch_add(&slr_streams_ended, 1);
 }
 
 /* ---- contexts ---- */
@@ -66,13 +65,13 @@ static CUcontext home_of(CUcontext own, CUstream stream)
 static _Thread_local struct home {
     CUcontext ctx, home;
     unsigned ended;
-} homes[KNOWN];
+} homes[KNOWN] __attribute__((tls_model("initial-exec")));
 static _Thread_local unsigned latest_home;
 
 /* Of the current context, which is `ctx`. Its default stream stands for its streams. */
 static CUcontext home_of_current(CUcontext ctx)
 {
-    const unsigned now = atomic_load(&ended);
+    const unsigned now = atomic_load(&slr_streams_ended);
     for (unsigned i = 0; i < KNOWN; i++)
         if (homes[i].ctx == ctx && homes[i].ended == now)
             return homes[i].home;
@@ -131,7 +130,7 @@ static struct slr_stream_facts of_capture(void)
 
 struct slr_stream_facts slr_stream_facts(CUstream stream)
 {
-    unsigned now = atomic_load(&ended); /* before the driver is asked */
+    unsigned now = atomic_load(&slr_streams_ended); /* before the driver is asked */
     for (unsigned i = 0; i < KNOWN; i++)
         if (known[i].stream == stream && known[i].ended == now && known[i].facts.ctx)
             return known[i].facts;
@@ -150,14 +149,20 @@ CUcontext slr_stream_context(CUstream stream)
     return slr_real.cuCtxGetCurrent(&ctx) == CUDA_SUCCESS ? ctx : NULL;
 }
 
-CUcontext slr_stream_away(CUstream stream, CUcontext ctx)
+_Thread_local struct slr_at_home slr_at_home __attribute__((tls_model("initial-exec")));
+
+CUcontext slr_stream_find_away(CUstream stream, CUcontext ctx)
 {
+    const unsigned now = atomic_load(&slr_streams_ended);
     const CUstream name = slr_stream_name(stream, false);
     struct slr_stream_facts facts;
     if (slr_stream_is_default(name))
         facts.own = facts.ctx = slr_stream_context(name);
     else
         facts = slr_stream_facts(stream);
+    if (facts.ctx == ctx && !slr_stream_is_default(name) &&
+        slr_nothing_captures()) /* else it may not be the stream's own */
+        slr_at_home = (struct slr_at_home){.stream = stream, .ctx = ctx, .ended = now};
     return facts.ctx && facts.ctx != ctx ? facts.own : NULL;
 }
 

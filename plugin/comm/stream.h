@@ -96,7 +96,25 @@ CUcontext slr_stream_context(CUstream stream);
 
 /* The context of a stream that has another home than `ctx`, a primary one; of a default stream the current context, if it
  * is another. NULL: it is none, or that can not be told. */
-CUcontext slr_stream_away(CUstream stream, CUcontext ctx);
+CUcontext slr_stream_find_away(CUstream stream, CUcontext ctx);
+
+/* The stream of which that was NULL last, in this thread. */
+extern _Thread_local struct slr_at_home {
+    CUstream stream;
+    CUcontext ctx;
+    unsigned ended; /* slr_streams_ended then */
+} slr_at_home __attribute__((tls_model("initial-exec"), visibility("hidden")));
+
+/* How many streams have been destroyed. What was learnt before the last one is not trusted. */
+extern _Atomic unsigned slr_streams_ended __attribute__((visibility("hidden")));
+
+static inline CUcontext slr_stream_away(CUstream stream, CUcontext ctx)
+{
+    const struct slr_at_home *h = &slr_at_home;
+    return h->stream == stream && h->ctx == ctx && h->ended == atomic_load(&slr_streams_ended)
+               ? NULL
+               : slr_stream_find_away(stream, ctx);
+}
 
 /* A stream, or a context with its streams, is about to be destroyed: others may get the handles. */
 void slr_stream_ends(void);
