@@ -269,9 +269,9 @@ static void default_of_created(struct look *l)
 static void default_of_either(struct look *l)
 {
     CUDA(cudaStreamSynchronize(l->s));
-    gather_load(&l->g, l->seed, 0);
     if (l->late)
         hold(0, 40);
+    gather_load(&l->g, l->seed, 0);
     enter(of_green[0]);
     gather_call(&l->g, l->comm, 0);
     leave();
