@@ -229,9 +229,9 @@ static void group_with_primary(struct look *l)
 {
     struct gather more;
     gather_alloc(&more, l->g.rank, l->g.nranks, SHARD);
-    gather_load(&more, l->seed, l->third);
     if (l->late)
         hold(l->third, 40);
+    gather_load(&more, l->seed, l->third);
     NCCL(ncclGroupStart());
     gather_call(&more, l->comm, l->third);
     gather_call(&l->g, l->comm, l->s);
@@ -247,9 +247,9 @@ static void on_default_of(struct look *l, CUcontext ctx)
 {
     CUDA(cudaStreamSynchronize(l->s));
     enter(ctx);
-    gather_load(&l->g, l->seed, 0);
     if (l->late)
         hold(0, 40);
+    gather_load(&l->g, l->seed, 0);
     gather_call(&l->g, l->comm, 0);
     see(l, l->g.recv, 0);
     leave();
