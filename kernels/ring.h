@@ -244,6 +244,10 @@ enum slr_status slr_ring_launched(struct slr_ring *ring, CUevent behind);
 enum slr_status slr_ring_join(struct slr_ring *ring, CUstream stream);
 enum slr_status slr_ring_join_measured(struct slr_ring *ring, CUstream stream);
 
+/* Behind that, on a stream of another context: something that a wait for all of that context waits for. Of a green one the
+ * driver (580) passes over events that a stream waits for with nothing behind them. */
+enum slr_status slr_ring_stand(struct slr_ring *ring, CUstream stream);
+
 /* Whether what slr_ring_join() waits for is over: CUDA_SUCCESS, CUDA_ERROR_NOT_READY, or what is
  * wrong. `carried`: slr_ring_carry() has been called; `aside`: a GEMM runs aside. From any thread:
  * it may be the next gather's answer. */

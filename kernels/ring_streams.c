@@ -100,6 +100,13 @@ enum slr_status slr_ring_join(struct slr_ring *ring, CUstream stream)
     return SLR_CU(cuStreamWaitEvent, stream, ring->now.finished, 0);
 }
 
+/* A word that nobody reads. */
+enum slr_status slr_ring_stand(struct slr_ring *ring, CUstream stream)
+{
+    return SLR_CU(cuStreamWriteValue32, stream, slr_dflag(ring, SLR_FLAG_DONE, ring->rank, ring->rank), 0,
+                  CU_STREAM_WRITE_VALUE_DEFAULT);
+}
+
 /* By streams, as the event may be recorded again meanwhile for another meaning. */
 CUresult slr_ring_query(const struct slr_ring *ring, bool carried, bool aside)
 {

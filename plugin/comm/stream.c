@@ -51,6 +51,8 @@ static bool shares_events(CUcontext primary, CUstream stream)
     return atomic_load(&answer) > 0;
 }
 
+static _Atomic bool any_green; /* this process has had one */
+
 /* Of the stream's context `own`. */
 static CUcontext home_of(CUcontext own, CUstream stream)
 {
@@ -58,6 +60,7 @@ static CUcontext home_of(CUcontext own, CUstream stream)
     CUgreenCtx green = NULL;
     if (!slr_real.cuStreamGetCtx_v2 || slr_real.cuStreamGetCtx_v2(stream, &primary, &green) != CUDA_SUCCESS || !green)
         return own;
+    atomic_store(&any_green, true);
     return shares_events(primary, stream) ? primary : own;
 }
 
@@ -164,6 +167,14 @@ CUcontext slr_stream_find_away(CUstream stream, CUcontext ctx)
         slr_nothing_captures()) /* else it may not be the stream's own */
         slr_at_home = (struct slr_at_home){.stream = stream, .ctx = ctx, .ended = now};
     return facts.ctx && facts.ctx != ctx ? facts.own : NULL;
+}
+
+bool slr_stream_is_green(CUstream stream, CUcontext primary)
+{
+    if (!atomic_load_explicit(&any_green, memory_order_relaxed) || slr_stream_is_default(stream))
+        return false;
+    const struct slr_stream_facts facts = slr_stream_facts(stream);
+    return facts.ctx == primary && facts.own != primary;
 }
 
 /* ---- events ---- */

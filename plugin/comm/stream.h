@@ -71,7 +71,8 @@ static inline slr_stream_id slr_stream_id_of(CUstream name)
  * one's streams CUDA does not say: an operation there joins as if it did.
  *
  * What waits for all of a context, or records it (gate.def: ALL, CONTEXT, GREEN): of the primary one the driver waits for
- * the ring's streams, and for its green ones. Of a green one it does not, so what is pending in the home is joined first.
+ * the ring's streams, and for its green ones. Of a green one it does not, so what is pending in the home is joined first,
+ * and there is always something behind what a stream of it waits for (slr_ring_stand).
  * Of any other context nothing is pending. */
 
 /* NULL: it can not be told. */
@@ -115,6 +116,9 @@ static inline CUcontext slr_stream_away(CUstream stream, CUcontext ctx)
                ? NULL
                : slr_stream_find_away(stream, ctx);
 }
+
+/* Of a green context, whose home is `primary`. A default stream is none. */
+bool slr_stream_is_green(CUstream stream, CUcontext primary);
 
 /* A stream, or a context with its streams, is about to be destroyed: others may get the handles. */
 void slr_stream_ends(void);

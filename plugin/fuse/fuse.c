@@ -314,19 +314,13 @@ static bool fuse(struct slr_lane *lane, unsigned i, const struct slr_gemm *gemm,
     return true;
 }
 
-/* Of a green context, outside of whose multiprocessors nothing of the program's is to run. */
-static bool is_of_green(CUstream stream, CUcontext primary)
-{
-    const CUcontext own = slr_stream_is_default(stream) ? NULL : slr_stream_facts(stream).own;
-    return own && own != primary;
-}
-
 /* The GEMM needs all that is gathered at once. Behind it on its stream there may be one that does not, such as the
  * gradient of the input behind that of the weight: it must not wait with this one. Returns true when the GEMM has been
  * enqueued aside, and *result is what the application gets. */
 static bool run_aside(struct slr_lane *lane, const struct slr_gemm *gemm, CUstream stream, cublasStatus_t *result)
 {
-    if (!lane->kind->runs || slr_pending_has_aside(lane) || is_of_green(stream, lane->ring.ctx) ||
+    /* Outside of a green context's multiprocessors nothing of its program's is to run. */
+    if (!lane->kind->runs || slr_pending_has_aside(lane) || slr_stream_is_green(stream, lane->ring.ctx) ||
         slr_shared_enter(&lane->comm->shared) != SLR_OK)
         return false;
     const bool done = slr_gemm_aside(&lane->ring, gemm, stream, result);

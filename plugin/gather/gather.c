@@ -88,10 +88,12 @@ void slr_gather_visit(struct slr_call *call)
 static enum slr_status send_back(struct slr_lane *lane, const struct slr_call *call)
 {
     SLR_TRY(slr_ring_wait_stream(&lane->ring, call->stream, call->away));
-    if (!slr_stream_is_default(slr_stream_name(call->away, false)))
-        return SLR_OK;
     SLR_TRY(slr_context_enter(call->from));
-    const enum slr_status s = SLR_CU(cuStreamWaitEvent, call->away, lane->ring.entry, 0);
+    enum slr_status s = SLR_OK;
+    if (slr_stream_is_default(slr_stream_name(call->away, false)))
+        s = SLR_CU(cuStreamWaitEvent, call->away, lane->ring.entry, 0);
+    if (s == SLR_OK)
+        s = slr_ring_stand(&lane->ring, call->away);
     slr_shared_leave();
     return s;
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "plugin/comm/comm.h"
+#include "cache/captures.h"
 #include "plugin/pending/pending_state.h"
 
 #include <time.h>
@@ -232,7 +233,11 @@ static enum slr_status join(struct slr_lane *lane, const struct slr_holder *h, u
             s = slr_ring_join(&lane->ring, h->stream);
         slr_pending_turn_to(lane, i);
     }
-    return s == SLR_OK && h->aside ? slr_gemm_aside_join(&lane->ring, h->stream) : s;
+    if (s == SLR_OK && h->aside)
+        s = slr_gemm_aside_join(&lane->ring, h->stream);
+    if (s == SLR_OK && slr_stream_is_green(h->stream, lane->ring.ctx) && !slr_stream_may_capture(h->stream))
+        s = slr_ring_stand(&lane->ring, h->stream);
+    return s;
 }
 
 static _Atomic uint64_t joins;

@@ -128,6 +128,7 @@ static CUresult wait_locked(struct sg_stream *s, struct sg_event *e, bool extern
     if (!e->fence || (e->fence->done && !s->legacy && !sg_race_on))
         return CUDA_SUCCESS;
     struct sg_op *op = sg_op_new(SG_OP_ORDER, "event wait");
+    op->awaits = true;
     sg_op_dep_locked(op, e->fence);
     return sg_submit_locked(s, op);
 }

@@ -246,7 +246,7 @@ static CUresult record_locked(struct sg_ctx *ctx, CUevent hEvent)
     for (struct sg_ctx *c = sg_ctx_list_locked(); c; c = c->next)
         for (struct sg_stream *s = c == ctx || c->of == ctx ? c->streams : NULL; s; s = s->next)
             if (s != whole)
-                sg_op_dep_locked(op, s->last);
+                sg_op_dep_locked(op, sg_stream_end_of(s, ctx));
     rc = sg_submit_locked(whole, op);
     return rc ? rc : sg_event_recorded_locked(whole, e);
 }

@@ -176,6 +176,11 @@ void sg_queue_locked(struct sg_stream *s, struct sg_op *op)
     sg_race_queued_locked(s, op);
     sg_fence_put_locked(s->last);
     s->last = sg_fence_ref_locked(op->fence);
+    s->awaits = op->kind == SG_OP_ORDER && (s->awaits || op->awaits);
+    if (!s->awaits) {
+        sg_fence_put_locked(s->work);
+        s->work = sg_fence_ref_locked(op->fence);
+    }
     if (s->tail)
         s->tail->next = op;
     else
@@ -298,7 +303,7 @@ CUresult sg_ctx_sync_locked(struct sg_ctx *ctx)
 
     for (struct sg_ctx *c = sg_ctx_list_locked(); c; c = c->next)
         for (struct sg_stream *s = c == ctx || c->of == ctx ? c->streams : NULL; s; s = s->next)
-            add_pending_locked(&pending, s->last);
+            add_pending_locked(&pending, sg_stream_end_of(s, ctx));
     if (sg_cfg.ties)
         add_tied_locked(&pending, ctx);
     for (size_t i = 0; i < pending.n; i++) {

@@ -368,6 +368,7 @@ struct sg_op {
     struct sg_fence **deps;
     unsigned ndeps, nranges;
     bool recorded;                    /* part of a graph */
+    bool awaits;                      /* only orders its stream behind another one */
     bool waiting, part;               /* part: of the call that queued the one before it, and of its entry */
     bool launch;                      /* of a kernel or a graph: its entry, if it has one of its own, is a launch */
     bool aside;                       /* goes through no hardware queue */
@@ -407,6 +408,8 @@ struct sg_stream {
     unsigned entries;  /* calls whose operations are queued */
     unsigned launches; /* of these, launches of kernels and graphs */
     struct sg_fence *last;
+    struct sg_fence *work; /* of the latest operation that does something, or record behind that */
+    bool awaits;           /* and since then for an event */
     pthread_cond_t cv;
     int64_t vtime; /* modelled completion of the last operation */
     struct sg_capture *capture;
@@ -426,6 +429,12 @@ const char *sg_op_describe_locked(const struct sg_op *op, char *buf, size_t n);
 /* Resolves NULL, legacy and per-thread handles in the current context. Reports unknown handles. */
 struct sg_stream *sg_stream_get_locked(CUstream handle, CUresult *rc);
 struct sg_stream *sg_stream_new_locked(struct sg_ctx *ctx, unsigned flags, int priority);
+/* What a wait for all of the context, or a record of it, is for on the stream: of a green one not events that the stream
+ * waits for with nothing behind them (seen with driver 580 on an H100). */
+static inline struct sg_fence *sg_stream_end_of(const struct sg_stream *s, const struct sg_ctx *ctx)
+{
+    return ctx->of ? s->work : s->last;
+}
 void sg_stream_retire_locked(struct sg_stream *s);
 /* The same for a call that puts something into the queue: first waits, without the lock, until that has room. Whatever
  * the caller looked up before may be gone then. */

@@ -38,6 +38,7 @@ void sg_stream_free_locked(struct sg_stream *s)
     sg_race_stream_ends_locked(s);
     sg_tips_clear(&s->tips);
     sg_fence_put_locked(s->last);
+    sg_fence_put_locked(s->work);
     pthread_cond_destroy(&s->cv);
     free(s);
 }

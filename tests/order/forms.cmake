@@ -162,6 +162,7 @@ run(form_mutant_context_own_home 300 MUTANT context_own_home ${caught} EACH form
 run(form_mutant_context_not_entered 300 MUTANT context_not_entered ${foreign} EACH forms_order foreign-see,default-of-green 2)
 run(form_mutant_context_not_left 300 MUTANT context_not_left ${foreign} EACH forms_order foreign-see,foreign-overwrite,foreign-sync 2)
 run(form_mutant_context_one_default 300 MUTANT context_one_default ${foreign} EACH forms_order default-of-green,default-of-created 2)
+run(form_mutant_context_not_stood 300 MUTANT context_not_stood ${caught} EACH forms_order context-sync,context-record-green,context-wait-green 2)
 run(form_mutant_context_other_default 300 MUTANT context_other_default ${foreign} EACH forms_order default-of-either 2)
 
 # ---- a thread that waits for room in a queue ----
