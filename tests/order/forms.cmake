@@ -200,7 +200,7 @@ endforeach()
 run(form_comms_grow-absent 90 ${form} --has "\"event\":\"pass\",\"op\":\"allgather\".*\"reason\":\"rank_absent\"" --hasnt "\"event\":\"substitute\""
   -- $<TARGET_FILE:forms_comms> grow-absent)
 run(form_comms_nonblocking-unfinished 90 ${form} --has "\"event\":\"pass\".*\"reason\":\"in_progress\"" --has "\"event\":\"substitute\""
-  -- $<TARGET_FILE:forms_comms> nonblocking-unfinished)
+  -- $<TARGET_FILE:forms_comms> nonblocking-unfinished ENV SOFTGPU_NCCL_LATER_US=50000)
 # These ask NCCL itself while slipring does, which NCCL's code is not for.
 run(form_comms_nonblocking-unasked 90 ${form} --misuse-ok --hasnt "communicator_not_tracked" -- $<TARGET_FILE:forms_comms> nonblocking-unasked)
 run(form_comms_nonblocking-abort-made 90 ${form} --misuse-ok --set SOFTGPU_NCCL_BLIND=0 -- $<TARGET_FILE:forms_comms> nonblocking-abort-made)
@@ -223,7 +223,7 @@ run(form_mutant_grow_says 120 WITH grow_says ${caught_sh} "in progress" ${form} 
 run(form_mutant_making_await 120 WITH making_await ${caught_sh} "communicator_not_tracked|not finished in time" ${form} --misuse-ok
   --hasnt "communicator_not_tracked" -- $<TARGET_FILE:forms_comms> nonblocking-unasked ENV RANKS_SECONDS=8)
 run(form_mutant_making_end 120 MUTANT making_end ${form} EACH forms_comms nonblocking-abort 2 ENV SOFTGPU_NCCL_ENDED=1)
-run(form_mutant_late_unfinished 120 MUTANT late_unfinished ${form} EACH forms_comms nonblocking-unfinished 2)
+run(form_mutant_late_unfinished 120 MUTANT late_unfinished ${form} EACH forms_comms nonblocking-unfinished 2 ENV SOFTGPU_NCCL_LATER_US=50000)
 run(form_mutant_late_not_crossed 120 MUTANT late_not_crossed ${form} EACH forms_groups in-progress 3 ENV SOFTGPU_NCCL_LATER_US=5000)
 # Slots of the usual size: the communicators that ended must not take the place of those that live.
 run(form_comms_hundred 120 ${form} --set SLIPRING_SLOT_BYTES=64M ${ring_only} --hasnt "staging_shrunk" -- $<TARGET_FILE:forms_comms> hundred)
