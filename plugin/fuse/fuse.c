@@ -310,6 +310,8 @@ static bool fuse(struct slr_lane *lane, unsigned i, const struct slr_gemm *gemm,
     log_fused(lane, &lane->pending->member[i].gather, gemm, split, parts, h);
     if (h->aside && slr_gemm_aside_join(&lane->ring, stream) != SLR_OK)
         *result = CUBLAS_STATUS_EXECUTION_FAILED;
+    if (slr_pending_stand(lane, stream) != SLR_OK)
+        *result = CUBLAS_STATUS_EXECUTION_FAILED;
     slr_pending_consumed(lane, stream, i);
     return true;
 }

@@ -220,6 +220,13 @@ bool slr_pending_has_aside(const struct slr_lane *lane)
     return false;
 }
 
+enum slr_status slr_pending_stand(struct slr_lane *lane, CUstream stream)
+{
+    if (!slr_stream_is_green(stream, lane->ring.ctx) || slr_stream_may_capture(stream))
+        return SLR_OK;
+    return slr_ring_stand(&lane->ring, stream);
+}
+
 /* Behind the last of the first `upto` gathers a stream is behind all of them. Where they are measured, each has its own
  * part of the time that the stream stands still. */
 static enum slr_status join(struct slr_lane *lane, const struct slr_holder *h, unsigned upto, bool exposed)
@@ -235,9 +242,7 @@ static enum slr_status join(struct slr_lane *lane, const struct slr_holder *h, u
     }
     if (s == SLR_OK && h->aside)
         s = slr_gemm_aside_join(&lane->ring, h->stream);
-    if (s == SLR_OK && slr_stream_is_green(h->stream, lane->ring.ctx) && !slr_stream_may_capture(h->stream))
-        s = slr_ring_stand(&lane->ring, h->stream);
-    return s;
+    return s == SLR_OK ? slr_pending_stand(lane, h->stream) : s;
 }
 
 static _Atomic uint64_t joins;
