@@ -58,10 +58,10 @@ static void leave_context(struct slr_call *call)
  */
 static bool captures(struct slr_call *call)
 {
-    const bool away = slr_stream_away(call->stream, call->comm->shared.ctx);
+    call->from = slr_stream_away(call->stream, call->comm->shared.ctx);
     call->entered = slr_shared_work_begin(&call->comm->shared) == SLR_OK;
     const bool may = !call->entered || slr_stream_may_capture(call->stream);
-    if (away) /* whose default stream it is the current context says */
+    if (call->from) /* whose default stream it is the current context says */
         leave_context(call);
     return may;
 }
@@ -237,8 +237,7 @@ static ncclResult_t enter(struct slr_call *call)
 {
     if (call->flow->enter)
         return call->flow->enter(call);
-    return slr_stream_away(call->stream, call->comm->shared.ctx) ? slr_gather_entry(call->comm, call->stream)
-                                                                 : ncclSuccess;
+    return call->from ? slr_gather_entry(call->comm, call->stream, call->from) : ncclSuccess;
 }
 
 /* To the ring at once. The order matters: the entry is where the ring may start; the sample for

@@ -29,6 +29,7 @@
  */
 #include <stdlib.h>
 #include "base/nvtx.h"
+#include "plugin/comm/stream.h"
 #include "plugin/lifecycle/lifecycle.h"
 #include "plugin/calls/calls.h"
 #include "plugin/calls/collective.h"
@@ -85,6 +86,12 @@ static bool several_streams(const struct slr_group *group, const struct slr_comm
     return n > 1;
 }
 
+/* Now, and not when it was called: of a default stream the current context says whose it is. */
+static CUcontext away(const struct slr_comm *c, CUstream stream)
+{
+    return slr_stream_away(stream, c->shared.ctx);
+}
+
 /* Before the real end: enters all streams, so that the ring starts behind what is on them now. NCCL
  * works on the calls' streams, so these wait for each other. */
 static ncclResult_t enter_all(const struct slr_group *group)
@@ -92,7 +99,8 @@ static ncclResult_t enter_all(const struct slr_group *group)
     ncclResult_t r = ncclSuccess;
     for (size_t i = 0; i < group->use_count && r == ncclSuccess; i++)
         if (has_gather(group, group->uses[i].comm))
-            r = slr_gather_entry(group->uses[i].comm, group->uses[i].stream);
+            r = slr_gather_entry(group->uses[i].comm, group->uses[i].stream,
+                                 away(group->uses[i].comm, group->uses[i].stream));
     for (size_t i = 0; i < group->use_count && r == ncclSuccess; i++)
         if (has_gather(group, group->uses[i].comm) && several_streams(group, group->uses[i].comm))
             r = slr_gather_wait_entries(group->uses[i].comm, group->uses[i].stream);
@@ -185,8 +193,11 @@ static ncclResult_t ring_all(struct slr_group *group)
     /* All numbers first: they decide which calls are verified. */
     for (size_t i = 0; i < group->count; i++)
         slr_gather_number(&group->calls[i]);
-    for (size_t i = 0; i < group->count; i++)
-        slr_gather_visit(&group->calls[i]);
+    for (size_t i = 0; i < group->count; i++) {
+        struct slr_call *call = &group->calls[i];
+        call->from = away(call->comm, call->stream);
+        slr_gather_visit(call);
+    }
     ncclResult_t r = slr_verified_run(group->calls, group->count, ring_one);
     for (size_t i = 0; i < group->count; i++)
         r = slr_gather_return(&group->calls[i], r);

@@ -34,7 +34,7 @@ static ncclResult_t begin(const struct slr_flow *flow, ncclResult_t (*off)(const
 
 static ncclResult_t gather_enter(const struct slr_call *call)
 {
-    return slr_gather_entry(call->comm, call->stream);
+    return slr_gather_entry(call->comm, call->stream, call->from);
 }
 
 static ncclResult_t gather_ring(const struct slr_call *call, bool entered)

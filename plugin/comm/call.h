@@ -61,27 +61,27 @@ struct slr_call {
     ncclComm_t nccl;
     CUstream stream;
     const ncclCollConfig_t *config; /* the program's, while it makes the call; NULL: none */
-    CUstream away;                  /* the program's, of the context `from`, for which `stream` stands */
-    CUcontext from;                 /* another one than the communicator's; NULL: `stream` is the program's */
-    struct slr_comm *comm;          /* NULL: not tracked */
-    size_t shard;                   /* bytes of one rank's shard; 0 if the type is unknown or the size overflows */
-    size_t bytes;                   /* of all ranks' shards; of an all-reduce the last ones may be shorter, or empty */
-    uint32_t passed_alone;          /* what this rank had left to NCCL before it: passed_alone.h */
-    uint64_t number;                /* among the communicator's moved calls, from 1 */
-    uint64_t passed;                /* among its calls that stay with NCCL, from 1; 0: it is none of them */
-    enum slr_reason why;            /* the decision */
-    bool kept;                      /* for its group's end, by which the ring is given it */
-    bool held;                      /* until its group's end, and outside of a region when it was called */
-    bool entered;                   /* this thread is in the communicator's context for it (slr_shared_work_begin) */
-    struct slr_consumer made;       /* of a reduce-scatter: the GEMM that has computed what it sends; m 0: none */
-    uint64_t caller;                /* who makes it: callers/callers.h; 0: not asked for, not known */
-    bool measured;                  /* its time counts in the trials (trials.h) */
-    struct slr_trial_turn turn;     /* which way it goes there */
-    uint64_t context;               /* of its call site there; 0: it has none */
-    uint64_t place;                 /* among those that count there */
-    uint64_t behind;                /* what the calls up to it were, there; 0 without trials */
-    bool verify;                    /* moved to the ring, and one of the sample that is compared with NCCL (verify.h) */
-    CUdeviceptr reference;          /* NCCL's result while it is compared */
+    CUcontext from;             /* the stream's, where it is another one than the communicator's: slr_stream_away() */
+    CUstream away;              /* if there is one, the program's, while `stream` stands for it: slr_gather_visit() */
+    struct slr_comm *comm;      /* NULL: not tracked */
+    size_t shard;               /* bytes of one rank's shard; 0 if the type is unknown or the size overflows */
+    size_t bytes;               /* of all ranks' shards; of an all-reduce the last ones may be shorter, or empty */
+    uint32_t passed_alone;      /* what this rank had left to NCCL before it: passed_alone.h */
+    uint64_t number;            /* among the communicator's moved calls, from 1 */
+    uint64_t passed;            /* among its calls that stay with NCCL, from 1; 0: it is none of them */
+    enum slr_reason why;        /* the decision */
+    bool kept;                  /* for its group's end, by which the ring is given it */
+    bool held;                  /* until its group's end, and outside of a region when it was called */
+    bool entered;               /* this thread is in the communicator's context for it (slr_shared_work_begin) */
+    struct slr_consumer made;   /* of a reduce-scatter: the GEMM that has computed what it sends; m 0: none */
+    uint64_t caller;            /* who makes it: callers/callers.h; 0: not asked for, not known */
+    bool measured;              /* its time counts in the trials (trials.h) */
+    struct slr_trial_turn turn; /* which way it goes there */
+    uint64_t context;           /* of its call site there; 0: it has none */
+    uint64_t place;             /* among those that count there */
+    uint64_t behind;            /* what the calls up to it were, there; 0 without trials */
+    bool verify;                /* moved to the ring, and one of the sample that is compared with NCCL (verify.h) */
+    CUdeviceptr reference;      /* NCCL's result while it is compared */
     /* Likewise, of a reduce-scatter. */
     struct slr_compared compared;
 };

@@ -50,9 +50,8 @@ static enum slr_status enter_away(struct slr_lane *lane, CUstream *stream, CUcon
     return slr_order_bring_from(lane, stream, from);
 }
 
-static enum slr_status enter_in_order(struct slr_lane *lane, CUstream stream)
+static enum slr_status enter_in_order(struct slr_lane *lane, CUstream stream, CUcontext from)
 {
-    const CUcontext from = slr_stream_away(stream, lane->ring.ctx);
     SLR_TRY(ring_enter(lane));
     enum slr_status s = from ? enter_away(lane, &stream, from) : SLR_OK;
     CUstream name = slr_stream_name(stream, false);
@@ -64,7 +63,7 @@ static enum slr_status enter_in_order(struct slr_lane *lane, CUstream stream)
     return s;
 }
 
-ncclResult_t slr_gather_entry(struct slr_comm *c, CUstream stream)
+ncclResult_t slr_gather_entry(struct slr_comm *c, CUstream stream, CUcontext from)
 {
     if (slr_comm_answer(c) != ncclSuccess)
         return slr_comm_answer(c);
@@ -72,12 +71,12 @@ ncclResult_t slr_gather_entry(struct slr_comm *c, CUstream stream)
     slr_solo_note(slr_stream_name(stream, false));
     /* What this call sends may be what an earlier one on the stream is still gathering. */
     slr_pending_join_stream(stream, SLR_R_JOIN_NEXT_GATHER, "ncclAllGather");
-    return outcome(c, enter_in_order(c->lane, stream), "the ring could not be ordered after the application's stream");
+    return outcome(c, enter_in_order(c->lane, stream, from),
+                   "the ring could not be ordered after the application's stream");
 }
 
 void slr_gather_visit(struct slr_call *call)
 {
-    call->from = slr_stream_away(call->stream, call->comm->shared.ctx);
     if (!call->from)
         return;
     call->away = call->stream;

@@ -19,8 +19,8 @@ struct slr_route;
 /* Counts how a moved call's shards go. */
 void slr_gather_count_routes(const struct slr_comm *c, const struct slr_route *route);
 
-/* The next gather's place on its stream: the ring starts after what is there now. */
-ncclResult_t slr_gather_entry(struct slr_comm *c, CUstream stream);
+/* The next gather's place on its stream: the ring starts after what is there now. `from`: slr_stream_away(). */
+ncclResult_t slr_gather_entry(struct slr_comm *c, CUstream stream, CUcontext from);
 
 /* Around what the ring does for a call, behind its entry. On a stream of another context than the communicator's the call is
  * on the ring's visitor meanwhile, and then the program's stream comes behind that. `r`: what the call came to, if it did

@@ -298,6 +298,6 @@ ncclResult_t slr_scatter_ring(const struct slr_call *call, bool entered)
         return outcome(call, s);
     }
     slr_lane_unlock(c->lane);
-    ncclResult_t r = slr_gather_entry(c, call->stream);
+    ncclResult_t r = slr_gather_entry(c, call->stream, call->from);
     return r == ncclSuccess ? enqueue_plain(call) : r;
 }
