@@ -53,16 +53,20 @@ struct slr_settings {
     struct slr_setting_place place[SLR_S_COUNT];
 };
 
-/* This process's settings; parsed at the first call. Thread-safe. */
-const struct slr_settings *slr_settings(void);
-
-/* NULL before that. */
+/* This process's; NULL before they have been parsed. */
 extern const struct slr_settings *_Atomic slr_settings_there __attribute__((visibility("hidden")));
+const struct slr_settings *slr_settings_first(void);
+
+/* Parsed at the first call. Thread-safe. */
+static inline const struct slr_settings *slr_settings(void)
+{
+    const struct slr_settings *s = atomic_load_explicit(&slr_settings_there, memory_order_acquire);
+    return __builtin_expect(s != NULL, 1) ? s : slr_settings_first();
+}
 
 static inline uint64_t slr_get(enum slr_setting_id id)
 {
-    const struct slr_settings *s = atomic_load_explicit(&slr_settings_there, memory_order_acquire);
-    return (__builtin_expect(s != NULL, 1) ? s : slr_settings())->num[id];
+    return slr_settings()->num[id];
 }
 
 /* From now on as with SLIPRING_ENABLE=off: in a child after fork, before it has a second thread. */

@@ -121,7 +121,7 @@ static void note(void *ctx, const struct slr_setting_place *place, const char *n
     slr_setting_place_text(place, p->from, sizeof p->from);
 }
 
-static void parse_own(void)
+const struct slr_settings *slr_settings_first(void)
 {
     int saved = errno;
     if (slr_once_begin(&parsed)) {
@@ -133,12 +133,6 @@ static void parse_own(void)
     }
     atomic_store_explicit(&slr_settings_there, &settings, memory_order_release);
     errno = saved;
-}
-
-const struct slr_settings *slr_settings(void)
-{
-    if (__builtin_expect(!slr_once_done(&parsed), 0))
-        parse_own();
     return &settings;
 }
 
