@@ -56,11 +56,11 @@ static struct slr_init *init_new(const struct slr_key *key, ncclComm_t *out, int
 }
 
 /* One that tells of itself how far NCCL is. */
-static struct slr_init *init_first(const struct slr_key *key, ncclComm_t *out, int nranks, int rank, bool blocks)
+static struct slr_init *init_first(const struct slr_key *key, ncclComm_t *out, int nranks, int rank, bool later)
 {
     struct slr_init *init = init_new(key, out, nranks, rank);
     if (init)
-        init->later = init->nonblocking = !blocks;
+        init->later = init->nonblocking = later;
     return init;
 }
 
@@ -131,7 +131,7 @@ ncclResult_t slr_comm_init_rank(ncclComm_t *comm, int nranks, ncclUniqueId id, i
     struct slr_init *init = NULL;
     if (!slr_process_off() && comm) {
         struct slr_key key = slr_key_of_id(&id, SLR_KEY_INIT_RANK, nranks);
-        init = init_first(&key, comm, nranks, rank, !nonblocking(config));
+        init = init_first(&key, comm, nranks, rank, nonblocking(config));
     }
     ncclResult_t r = with_config ? slr_real.ncclCommInitRankConfig(comm, nranks, id, rank, config)
                                  : slr_real.ncclCommInitRank(comm, nranks, id, rank);
@@ -147,7 +147,7 @@ ncclResult_t slr_comm_init_rank_scalable(ncclComm_t *comm, int nranks, int rank,
     struct slr_init *init = NULL;
     if (!slr_process_off() && comm && ids && nid > 0) {
         struct slr_key key = slr_key_of_id(&ids[0], SLR_KEY_INIT_RANK_SCALABLE, nranks);
-        init = init_first(&key, comm, nranks, rank, !nonblocking(config));
+        init = init_first(&key, comm, nranks, rank, nonblocking(config));
     }
     ncclResult_t r = init_done(init, slr_real.ncclCommInitRankScalable(comm, nranks, rank, nid, ids, config));
     slr_guard--;
@@ -159,7 +159,7 @@ static struct slr_init *inits_of_all(ncclComm_t *comms, int ndev)
     struct slr_init *first = NULL, **at = &first;
     struct slr_key key = slr_key_of_all();
     for (int i = 0; i < ndev; i++) {
-        *at = init_first(&key, &comms[i], ndev, i, !nonblocking(NULL));
+        *at = init_first(&key, &comms[i], ndev, i, nonblocking(NULL));
         if (!*at) /* the ranks that have one will find that the others are absent */
             break;
         at = &(*at)->next;
@@ -257,14 +257,14 @@ static struct slr_init *init_grown(ncclComm_t *out, struct slr_comm *parent, int
     if (rank != -1 || nranks <= parent->nranks)
         return NULL;
     parent->grows++;
-    return await_offer(parent, &key) ? init_first(&key, out, nranks, parent->rank, !inherits(config, parent)) : NULL;
+    return await_offer(parent, &key) ? init_first(&key, out, nranks, parent->rank, inherits(config, parent)) : NULL;
 }
 
 static struct slr_init *init_joining(ncclComm_t *out, int nranks, const ncclUniqueId *id, int rank,
                                      const ncclConfig_t *config)
 {
     const struct slr_key key = slr_key_of_id(id, SLR_KEY_GROW, 0);
-    return init_first(&key, out, nranks, rank, !nonblocking(config));
+    return init_first(&key, out, nranks, rank, nonblocking(config));
 }
 
 ncclResult_t slr_comm_grow(ncclComm_t comm, int nranks, const ncclUniqueId *id, int rank, ncclComm_t *newcomm,
