@@ -46,7 +46,7 @@ static const void *const code[SLR_HOOKED] = {
 #include "base/hooks.def"
 };
 
-/* By the address of the real function: open addressing as in resolve.c. */
+/* By the address of the real function: open addressing as in hooked.c. */
 static uint16_t by_address[SLR_HOOKED_BUCKETS];
 static struct slr_once addresses_ready;
 
