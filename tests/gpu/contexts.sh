@@ -96,19 +96,6 @@ find_programs() {
         { tail -n 20 "$logs/make.log" >&2 && die "contexts.c does not compile"; }
 }
 
-# two NAME COMMAND...: both ranks, with the environment that frameworks read; the status of the first one that fails.
-two() {
-    local name=$1 rank rc=0 pids=() port=$((20000 + RANDOM % 20000))
-    shift
-    for rank in 0 1; do
-        bounded env RANK=$rank WORLD_SIZE=2 LOCAL_RANK=$rank MASTER_ADDR=127.0.0.1 MASTER_PORT=$port "$@" >"$logs/$name.rank$rank.out" 2>&1 &
-        pids+=($!)
-    done
-    for rank in "${pids[@]}"; do wait "$rank" || rc=$?; done
-    tail -n 12 "$logs/$name".rank[01].out
-    return $rc
-}
-
 torch_of() { # NAME KIND
     row "$1" two "$1" "$slipring" run --lib "$build/libslipring.so" "${settings[@]}" --set "log_file=$logs/$1.%p.decisions" -- \
         "${PYTHON:-python3}" -u "$SLR_ROOT/tests/gpu/torch_contexts.py" "$2" "${one_gpu_option[@]}"

@@ -37,19 +37,6 @@ one_gpu_option=()
 python=(env "LD_LIBRARY_PATH=${LD_LIBRARY_PATH:-}" "${PYTHON:-python3}" -u) # with the wheels' own libraries
 open_logs
 
-# two NAME COMMAND...: both ranks, with the environment that frameworks read; the status of the first one that fails.
-two() {
-    local name=$1 rank rc=0 pids=() port=$((20000 + RANDOM % 20000))
-    shift
-    for rank in 0 1; do
-        bounded env RANK=$rank WORLD_SIZE=2 LOCAL_RANK=$rank MASTER_ADDR=127.0.0.1 MASTER_PORT=$port "$@" >"$logs/$name.rank$rank.out" 2>&1 &
-        pids+=($!)
-    done
-    for rank in "${pids[@]}"; do wait "$rank" || rc=$?; done
-    tail -n 12 "$logs/$name".rank[01].out
-    return $rc
-}
-
 sum_of() { # NAME FIELD
     cat "$logs/$1".rank[01].json 2>/dev/null | grep -oE "\"$2\": [0-9]+" | awk '{ n += $2 } END { print n + 0 }'
 }

@@ -128,6 +128,19 @@ rank_program() {
         "$(library_file libnccl.so.2)" ${driver:+"$driver"} -Wl,--allow-shlib-undefined -lpthread -ldl
 }
 
+# two NAME COMMAND...: both ranks, with the environment that frameworks read; the status of the first one that fails.
+two() {
+    local name=$1 rank rc=0 pids=() port=$((20000 + RANDOM % 20000))
+    shift
+    for rank in 0 1; do
+        bounded env RANK=$rank WORLD_SIZE=2 LOCAL_RANK=$rank MASTER_ADDR=127.0.0.1 MASTER_PORT=$port "$@" >"$logs/$name.rank$rank.out" 2>&1 &
+        pids+=($!)
+    done
+    for rank in "${pids[@]}"; do wait "$rank" || rc=$?; done
+    tail -n 12 "$logs/$name".rank[01].out
+    return $rc
+}
+
 find_device() {
     if [ $softgpu = 1 ]; then
         plain=("$slipring" softgpu -n $([ $one_gpu = 1 ] && echo 1 || echo 4) --)
