@@ -51,7 +51,7 @@ static bool shares_events(CUcontext primary, CUstream stream)
     return atomic_load(&answer) > 0;
 }
 
-static _Atomic bool any_green; /* this process has had one */
+_Atomic bool slr_any_green;
 
 /* Of the stream's context `own`. */
 static CUcontext home_of(CUcontext own, CUstream stream)
@@ -60,7 +60,7 @@ static CUcontext home_of(CUcontext own, CUstream stream)
     CUgreenCtx green = NULL;
     if (!slr_real.cuStreamGetCtx_v2 || slr_real.cuStreamGetCtx_v2(stream, &primary, &green) != CUDA_SUCCESS || !green)
         return own;
-    atomic_store(&any_green, true);
+    atomic_store(&slr_any_green, true);
     return shares_events(primary, stream) ? primary : own;
 }
 
@@ -71,8 +71,8 @@ static _Thread_local struct home {
 } homes[KNOWN] __attribute__((tls_model("initial-exec")));
 static _Thread_local unsigned latest_home;
 
-/* Of the current context, which is `ctx`. Its default stream stands for its streams. */
-static CUcontext home_of_current(CUcontext ctx)
+/* Its default stream stands for its streams. */
+CUcontext slr_context_home_of_current(CUcontext ctx)
 {
     const unsigned now = atomic_load(&slr_streams_ended);
     for (unsigned i = 0; i < KNOWN; i++)
@@ -88,14 +88,14 @@ static CUcontext home_of_current(CUcontext ctx)
 CUcontext slr_context_now(void)
 {
     CUcontext ctx = NULL;
-    return slr_real.cuCtxGetCurrent(&ctx) == CUDA_SUCCESS ? home_of_current(ctx) : NULL;
+    return slr_real.cuCtxGetCurrent(&ctx) == CUDA_SUCCESS ? slr_context_home_of_current(ctx) : NULL;
 }
 
 CUcontext slr_context_home(CUcontext ctx)
 {
     CUcontext old, home = NULL;
     if (ctx && slr_real.cuCtxPushCurrent(ctx) == CUDA_SUCCESS) {
-        home = home_of_current(ctx);
+        home = slr_context_home_of_current(ctx);
         slr_real.cuCtxPopCurrent(&old);
     }
     return home;
@@ -127,7 +127,7 @@ static struct slr_stream_facts of_capture(void)
 {
     struct slr_stream_facts facts = {.blocking = true};
     if (slr_real.cuCtxGetCurrent(&facts.own) == CUDA_SUCCESS)
-        facts.ctx = home_of_current(facts.own);
+        facts.ctx = slr_context_home_of_current(facts.own);
     return facts;
 }
 
@@ -169,9 +169,9 @@ CUcontext slr_stream_find_away(CUstream stream, CUcontext ctx)
     return facts.ctx && facts.ctx != ctx ? facts.own : NULL;
 }
 
-bool slr_stream_is_green(CUstream stream, CUcontext primary)
+bool slr_stream_find_green(CUstream stream, CUcontext primary)
 {
-    if (!atomic_load_explicit(&any_green, memory_order_relaxed) || slr_stream_is_default(stream))
+    if (slr_stream_is_default(stream))
         return false;
     const struct slr_stream_facts facts = slr_stream_facts(stream);
     return facts.ctx == primary && facts.own != primary;

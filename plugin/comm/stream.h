@@ -79,6 +79,7 @@ static inline slr_stream_id slr_stream_id_of(CUstream name)
 CUcontext slr_context_home(CUcontext ctx);
 CUcontext slr_context_home_of_green(CUgreenCtx green);
 CUcontext slr_context_now(void); /* of the calling thread's current context */
+CUcontext slr_context_home_of_current(CUcontext current);
 
 /* ---- streams ---- */
 
@@ -118,7 +119,15 @@ static inline CUcontext slr_stream_away(CUstream stream, CUcontext ctx)
 }
 
 /* Of a green context, whose home is `primary`. A default stream is none. */
-bool slr_stream_is_green(CUstream stream, CUcontext primary);
+bool slr_stream_find_green(CUstream stream, CUcontext primary);
+
+extern _Atomic bool slr_any_green __attribute__((visibility("hidden"))); /* this process has had one */
+
+static inline bool slr_stream_is_green(CUstream stream, CUcontext primary)
+{
+    return __builtin_expect(atomic_load_explicit(&slr_any_green, memory_order_relaxed), 0) &&
+           slr_stream_find_green(stream, primary);
+}
 
 /* A stream, or a context with its streams, is about to be destroyed: others may get the handles. */
 void slr_stream_ends(void);

@@ -433,8 +433,10 @@ cublasStatus_t slr_gemm_call(struct slr_gemm *gemm)
     if (!gemm->lt)
         slr_workspace_enter(gemm->handle);
     struct consumer x = {.gemm = gemm, .stream = slr_stream_name(stream_of(gemm), false)};
-    x.home = slr_context_now();
-    x.ctx = slr_stream_is_default(x.stream) ? slr_stream_context(x.stream) : x.home;
+    slr_real.cuCtxGetCurrent(&x.ctx);
+    x.home = slr_context_home_of_current(x.ctx);
+    if (!slr_stream_is_default(x.stream))
+        x.ctx = x.home;
     slr_front_operation(x.stream);
     slr_solo_note(x.stream);
     const unsigned entry = slr_in_call_enter(x.home, NULL); /* before the lock: whoever has it may hang in cuBLAS */

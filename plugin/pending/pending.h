@@ -188,4 +188,8 @@ void slr_front_leave(struct slr_comm *c);
 /* The communicator ends, without users; its context is current unless that has gone. */
 void slr_front_close(struct slr_comm *c, bool gone);
 
+/* Behind what the stream waits for of the ring, where nothing of the program's follows: slr_ring_stand(), if it is of a green
+ * context. Under the lane's lock. */
+enum slr_status slr_pending_stand(struct slr_lane *lane, CUstream stream);
+
 #endif

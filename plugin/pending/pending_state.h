@@ -162,8 +162,4 @@ bool slr_pending_has_aside(const struct slr_lane *lane);
 /* The holder was joined by somebody else's enqueues: a GEMM that consumed member `i`. */
 void slr_pending_consumed(struct slr_lane *lane, CUstream stream, unsigned i);
 
-/* Behind what the stream waits for of the ring, where nothing of the program's follows: slr_ring_stand(), if it is of a green
- * context. Under the lane's lock. */
-enum slr_status slr_pending_stand(struct slr_lane *lane, CUstream stream);
-
 #endif

@@ -173,7 +173,7 @@ static enum slr_status go(const struct slr_call *call, struct slr_scatter *s)
     SLR_TRY(slr_order_after_gather(c->lane, slr_stream_name(call->stream, false)));
     SLR_TRY(slr_ring_join(&c->lane->ring, call->stream));
     slr_timing_did(c->lane->ring.now.timing, SLR_TRACK_APP, call->stream, SLR_SPAN_WAIT, -1, -1, 0);
-    return slr_stream_is_green(call->stream, c->shared.ctx) ? slr_ring_stand(&c->lane->ring, call->stream) : SLR_OK;
+    return slr_pending_stand(c->lane, call->stream);
 }
 
 void slr_scatter_describe(const struct slr_call *call, const struct slr_product *p,
