@@ -16,7 +16,8 @@ static const struct {
     size_t bytes; /* of an element */
 } kernels[SLR_REDUCE_TYPES] = {[SLR_REDUCE_BF16] = {"slr_reduce_bf16", 2},
                                [SLR_REDUCE_F16] = {"slr_reduce_f16", 2},
-                               [SLR_REDUCE_F32] = {"slr_reduce_f32", 4}};
+                               [SLR_REDUCE_F32] = {"slr_reduce_f32", 4},
+                               [SLR_REDUCE_BYTE] = {"slr_copy", 1}};
 
 /* A handle need not mean that the code is on the device. Drivers before 12.4 have no call for it, but
  * they load what they are asked an attribute of. */
@@ -77,6 +78,8 @@ enum slr_status slr_reduce(const struct slr_reduce *r, CUstream stream, enum slr
 {
     if (!r->module || (unsigned)type >= SLR_REDUCE_TYPES || n < 1 || n > SLR_REDUCE_RANKS)
         return SLR_ABSENT;
+    if (type == SLR_REDUCE_BYTE && (n != 1 || also))
+        return SLR_ABSENT;
     if (!count)
         return SLR_OK;
     struct slr_reduce_args args = {.out = out, .also = also, .count = count, .factor = 1.0 / (double)divisor, .n = n};
@@ -84,4 +87,27 @@ enum slr_status slr_reduce(const struct slr_reduce *r, CUstream stream, enum slr
     void *params[] = {&args};
     return SLR_CU(cuLaunchKernel, r->function[type], useful_blocks(blocks, count * kernels[type].bytes), 1, 1,
                   SLR_REDUCE_THREADS, 1, 1, 0, stream, params, NULL);
+}
+
+enum slr_status slr_copy(const struct slr_reduce *r, CUstream stream, CUdeviceptr to, CUdeviceptr from, size_t bytes)
+{
+    const void *const in = (const void *)(uintptr_t)from;
+    return slr_reduce(r, stream, SLR_REDUCE_BYTE, (void *)(uintptr_t)to, NULL, &in, 1, bytes, 1, 0);
+}
+
+enum slr_status slr_copy_set(const struct slr_reduce *r, CUgraphExec exec, CUgraphNode node, CUdeviceptr to,
+                             CUdeviceptr from, size_t bytes)
+{
+    struct slr_reduce_args args = {
+        .out = (void *)(uintptr_t)to, .in = {(const void *)(uintptr_t)from}, .count = bytes, .factor = 1, .n = 1};
+    void *params[] = {&args};
+    const CUDA_KERNEL_NODE_PARAMS p = {.func = r->function[SLR_REDUCE_BYTE],
+                                       .gridDimX = useful_blocks(0, bytes),
+                                       .gridDimY = 1,
+                                       .gridDimZ = 1,
+                                       .blockDimX = SLR_REDUCE_THREADS,
+                                       .blockDimY = 1,
+                                       .blockDimZ = 1,
+                                       .kernelParams = params};
+    return SLR_CU(cuGraphExecKernelNodeSetParams, exec, node, &p);
 }

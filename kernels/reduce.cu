@@ -11,6 +11,8 @@
  * are not, by elements. `out` may be one of the inputs: who reads an element of any of them is who
  * writes it, afterwards. `also`, if there is one, gets what `out` gets.
  *
+ * slr_copy moves bytes, of one contribution, as they are: a sum would make another NaN of a NaN.
+ *
  * A block has to reach a good part of what one multiprocessor can read, as few run at a time: each
  * thread loads several vectors of one contribution, and those of the next one while it adds them.
  *
@@ -47,11 +49,12 @@ INLINE unsigned two_bf16(float low, float high)
 }
 #endif
 
-enum { BF16, F16, F32 };
+enum { BF16, F16, F32, BYTE };
 enum {
     WORDS = 4, /* of a vector */
     LANES = 2 * WORDS /* at most */,
     VECTORS_AT_ONCE = 4,
+    COPIED_AT_ONCE = 8, /* vectors, as what another device has takes longer to come */
     ELEMENTS_AT_ONCE = 8,
     AT_ONCE = 8
 };
@@ -66,7 +69,7 @@ struct sum {
 
 INLINE int element_bytes(const int type)
 {
-    return type == F32 ? 4 : 2;
+    return type == F32 ? 4 : type == BYTE ? 1 : 2;
 }
 
 INLINE int words_of(const int wide)
@@ -84,7 +87,9 @@ INLINE struct unit load(const int type, const int wide, const void *base, size_t
         u.word[2] = v.z;
         u.word[3] = v.w;
     } else {
-        u.word[0] = type == F32 ? __ldcs((const unsigned *)base + i) : __ldcs((const unsigned short *)base + i);
+        u.word[0] = type == F32    ? __ldcs((const unsigned *)base + i)
+                    : type == BYTE ? __ldcs((const unsigned char *)base + i)
+                                   : __ldcs((const unsigned short *)base + i);
     }
     return u;
 }
@@ -95,6 +100,8 @@ INLINE void store(const int type, const int wide, void *base, size_t i, struct u
         ((uint4 *)base)[i] = make_uint4(u.word[0], u.word[1], u.word[2], u.word[3]);
     else if (type == F32)
         ((unsigned *)base)[i] = u.word[0];
+    else if (type == BYTE)
+        ((unsigned char *)base)[i] = (unsigned char)u.word[0];
     else
         ((unsigned short *)base)[i] = (unsigned short)u.word[0];
 }
@@ -194,6 +201,29 @@ INLINE void reduce(const int type, const int wide, const int at_once, const stru
     }
 }
 
+/* Likewise, of one contribution, as it is. */
+INLINE void copy(const int wide, const int at_once, const struct slr_reduce_args *a, const struct place *p,
+                 size_t first, size_t apart)
+{
+    struct unit now[AT_ONCE];
+
+    UNROLLED
+    for (int u = 0; u < at_once; u++)
+        now[u] = load(BYTE, wide, (const char *)a->in[0] + p->from, place_of(p, first + (size_t)u * apart));
+    UNROLLED
+    for (int u = 0; u < at_once; u++)
+        store(BYTE, wide, (char *)a->out + p->from, place_of(p, first + (size_t)u * apart), now[u]);
+}
+
+INLINE void move(const int type, const int wide, const int at_once, const struct slr_reduce_args *a,
+                 const struct place *p, size_t first, size_t apart)
+{
+    if (type == BYTE)
+        copy(wide, at_once, a, p, first, apart);
+    else
+        reduce(type, wide, at_once, a, p, first, apart);
+}
+
 /* All blocks go over the units together, each by tiles of its threads times at_once. */
 INLINE void sweep(const int type, const int wide, const int at_once, const struct slr_reduce_args *a,
                   const struct place *p, size_t units)
@@ -202,10 +232,10 @@ INLINE void sweep(const int type, const int wide, const int at_once, const struc
 
     AS_IT_IS
     for (size_t at = blockIdx.x * tile; at < full; at += gridDim.x * tile)
-        reduce(type, wide, at_once, a, p, at + threadIdx.x, threads);
+        move(type, wide, at_once, a, p, at + threadIdx.x, threads);
     AS_IT_IS
     for (size_t i = full + blockIdx.x * threads + threadIdx.x; i < units; i += gridDim.x * threads)
-        reduce(type, wide, 1, a, p, i, 0);
+        move(type, wide, 1, a, p, i, 0);
 }
 
 INLINE int aligned_alike(const struct slr_reduce_args *a)
@@ -226,7 +256,7 @@ INLINE void reduce_all(const int type, const struct slr_reduce_args *a)
         head = count;
     const size_t vectors = (count - head) / per_vector;
     const struct place middle = {head, vectors, 0}, rest = {0, head, vectors * per_vector};
-    sweep(type, 1, VECTORS_AT_ONCE, a, &middle, vectors);
+    sweep(type, 1, type == BYTE ? COPIED_AT_ONCE : VECTORS_AT_ONCE, a, &middle, vectors);
     sweep(type, 0, ELEMENTS_AT_ONCE, a, &rest, count - vectors * per_vector);
 }
 
@@ -243,4 +273,9 @@ KERNEL(slr_reduce_f16)(PARAMETER struct slr_reduce_args a)
 KERNEL(slr_reduce_f32)(PARAMETER struct slr_reduce_args a)
 {
     reduce_all(F32, &a);
+}
+
+KERNEL(slr_copy)(PARAMETER struct slr_reduce_args a)
+{
+    reduce_all(BYTE, &a);
 }

@@ -22,7 +22,8 @@
 
 /* ---- sums on the device: reduce.c; the code is reduce.cu, kept as PTX for sm_80 and later ---- */
 
-enum slr_reduce_type { SLR_REDUCE_BF16, SLR_REDUCE_F16, SLR_REDUCE_F32, SLR_REDUCE_TYPES };
+/* SLR_REDUCE_BYTE: not added, but moved as they are, of one contribution to one place. */
+enum slr_reduce_type { SLR_REDUCE_BF16, SLR_REDUCE_F16, SLR_REDUCE_F32, SLR_REDUCE_BYTE, SLR_REDUCE_TYPES };
 
 #define SLR_REDUCE_BLOCKS 16 /* what blocks == 0 stands for */
 
@@ -56,6 +57,12 @@ void slr_reduce_unload(struct slr_reduce *r);
  * blocks   of 512 threads, at most that many run at a time; 0: SLR_REDUCE_BLOCKS */
 enum slr_status slr_reduce(const struct slr_reduce *r, CUstream stream, enum slr_reduce_type type, void *out,
                            void *also, const void *const in[], int n, size_t count, float divisor, unsigned blocks);
+
+/* A copy by SLR_REDUCE_BLOCKS blocks of a kernel, between memory that the context may reach; and the same
+ * in the node `node` of an executable graph, that a capture has made of such a copy. */
+enum slr_status slr_copy(const struct slr_reduce *r, CUstream stream, CUdeviceptr to, CUdeviceptr from, size_t bytes);
+enum slr_status slr_copy_set(const struct slr_reduce *r, CUgraphExec exec, CUgraphNode node, CUdeviceptr to,
+                             CUdeviceptr from, size_t bytes);
 
 /* ---- the reduce-scatter: ring_scatter.c ---- */
 

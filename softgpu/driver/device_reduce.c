@@ -3,6 +3,7 @@
  * and in the order of the ranks, then one multiplication and one rounding. Arithmetic is IEEE's, and a NaN that comes of
  * it is the one that NVIDIA's devices give (PTX ISA, add). */
 #include "../blas/float16.h"
+#include "../bulk.h"
 #include "device_code.h"
 #include <math.h>
 
@@ -15,11 +16,11 @@ struct arguments { /* as the kernels' one parameter is laid out */
 };
 _Static_assert(sizeof(struct arguments) == 552, "as in the PTX");
 
-enum format { BF16, FP16, FP32 };
+enum format { BF16, FP16, FP32, BYTES };
 
 static size_t width(enum format f)
 {
-    return f == FP32 ? 4 : 2;
+    return f == FP32 ? 4 : f == BYTES ? 1 : 2;
 }
 
 static double value_at(enum format f, uint64_t base, size_t i)
@@ -40,6 +41,11 @@ static void put_at(enum format f, uint64_t base, size_t i, float value)
 
 static void sum(enum format f, const struct arguments *a)
 {
+    if (f == BYTES) { /* is no sum: it is one contribution, as it is */
+        if (a->out != a->in[0])
+            bulk_copy((char *)a->out, (const char *)a->in[0], a->count);
+        return;
+    }
     for (size_t i = 0; i < a->count; i++) {
         float total = (float)value_at(f, a->in[0], i);
         for (int r = 1; r < a->ranks; r++)
@@ -73,6 +79,8 @@ static const char *wrong(enum format f, const struct arguments *a)
 
     if (a->ranks < 1 || a->ranks > MAX_RANKS)
         return "not 1 to 64 contributions";
+    if (f == BYTES && (a->ranks != 1 || a->also))
+        return "a copy is of one contribution, to one place";
     if (a->out % width(f))
         return "the output is not aligned to its type";
     for (int r = 0; r < a->ranks; r++) {
@@ -102,14 +110,23 @@ static const char *wrong(enum format f, const struct arguments *a)
 FORMAT(bf16, BF16)
 FORMAT(f16, FP16)
 FORMAT(f32, FP32)
+FORMAT(copy, BYTES)
 
-#define MODEL(kernel)                                                                                                  \
+/* The library copies so from other devices only. */
+static double link_copy(const void *args)
+{
+    return (double)((const struct arguments *)args)->count;
+}
+
+#define MODEL(prefix, kernel, link)                                                                                    \
     {                                                                                                                  \
-        .desc = {.name = "slr_reduce_" #kernel,                                                                        \
+        .desc = {.name = prefix #kernel,                                                                               \
+                 .link_bytes = link,                                                                                   \
                  .arg_bytes = sizeof(struct arguments),                                                                \
                  .run = run_##kernel,                                                                                  \
                  .access = ranges_##kernel},                                                                           \
         .wrong = wrong_##kernel                                                                                        \
     }
-const struct sg_model sg_models_reduce[] = {MODEL(bf16), MODEL(f16), MODEL(f32)};
+const struct sg_model sg_models_reduce[] = {MODEL("slr_reduce_", bf16, NULL), MODEL("slr_reduce_", f16, NULL),
+                                            MODEL("slr_reduce_", f32, NULL), MODEL("slr_", copy, link_copy)};
 const unsigned sg_models_reduce_count = sizeof(sg_models_reduce) / sizeof(*sg_models_reduce);

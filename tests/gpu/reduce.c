@@ -2,8 +2,8 @@
 /* Sums over ranks (kernels/scatter.h) on a GPU: are they exact, and how much memory do few blocks move?
  *
  * Exact: all types, numbers of ranks, alignments and special values of tests/unit/reduce_cases.h, compared bit by bit
- * with the CPU; a sum of more than 2^32 elements; the same bits with any number of blocks. Then a table: GB/s read and
- * written, by the number of blocks.
+ * with the CPU; copies likewise; a sum of more than 2^32 elements; the same bits with any number of blocks. Then tables:
+ * GB/s read and written, by the number of blocks; with a second GPU, GB/s copied from there.
  *
  * It is built with the tests. Without cmake:
  *
@@ -13,7 +13,7 @@
  *
  * usage: reduce [--quick | --table]
  *   --quick   small sizes, as on the software GPU
- *   --table   only the table
+ *   --table   only the tables
  */
 #include "kernels/reduce_args.h"
 #include "kernels/scatter.h"
@@ -21,7 +21,9 @@
 
 #define FUNCTIONS(X)                                                                                                   \
     X(cuInit)                                                                                                          \
+    X(cuCtxEnablePeerAccess)                                                                                           \
     X(cuDeviceGet)                                                                                                     \
+    X(cuDeviceGetCount)                                                                                                \
     X(cuDeviceGetName)                                                                                                 \
     X(cuDevicePrimaryCtxRetain)                                                                                        \
     X(cuCtxSetCurrent)                                                                                                 \
@@ -58,7 +60,7 @@ static void say(bool right, const char *what, const char *why)
     failures += !right;
 }
 
-static void open_device(void)
+static CUcontext open_device(void)
 {
     CUdevice device;
     CUcontext ctx;
@@ -85,6 +87,7 @@ static void open_device(void)
         exit(1);
     }
     printf("%s; kernels loaded in %.0f ms\n\n", name, (now_us() - begin) / 1e3);
+    return ctx;
 }
 
 static void sum(int type, CUdeviceptr out, CUdeviceptr also, const CUdeviceptr *in, int n, size_t count, float divisor,
@@ -276,6 +279,53 @@ static void table(void)
     CHECK(cu.cuMemFree(m));
 }
 
+/* GB/s; the best of several. */
+static double copy_rate(CUdeviceptr to, CUdeviceptr from, size_t bytes, unsigned blocks)
+{
+    const CUdeviceptr in[] = {from};
+    CUevent begin, end;
+    double best = 0;
+    CHECK(cu.cuEventCreate(&begin, CU_EVENT_DEFAULT));
+    CHECK(cu.cuEventCreate(&end, CU_EVENT_DEFAULT));
+    for (int round = 0; round < 5; round++) {
+        float ms = 0;
+        CHECK(cu.cuEventRecord(begin, stream));
+        for (int i = 0; i < 4; i++)
+            sum(CASE_BYTE, to, 0, in, 1, bytes, 1, blocks);
+        CHECK(cu.cuEventRecord(end, stream));
+        CHECK(cu.cuStreamSynchronize(stream));
+        CHECK(cu.cuEventElapsedTime(&ms, begin, end));
+        const double gbs = (double)bytes * 4 / ((double)ms * 1e6);
+        best = gbs > best ? gbs : best;
+    }
+    return best;
+}
+
+/* From memory of the second device, which its context has. */
+static void copies_table(CUcontext own)
+{
+    static const unsigned blocks[] = {4, 8, 12, 16, 24, 32, 64};
+    const size_t bytes = quick ? 1 << 20 : 256 << 20;
+    int devices = 0;
+    CUcontext other;
+    CUdeviceptr to, from;
+    CHECK(cu.cuDeviceGetCount(&devices));
+    if (devices < 2)
+        return;
+    CHECK(cu.cuDevicePrimaryCtxRetain(&other, 1));
+    CHECK(cu.cuCtxSetCurrent(other));
+    CHECK(cu.cuMemAlloc(&from, bytes + 16));
+    CHECK(cu.cuCtxSetCurrent(own));
+    CHECK(cu.cuMemAlloc(&to, bytes));
+    CHECK(cu.cuCtxEnablePeerAccess(other, 0));
+    printf("\nGB/s copied from another GPU, %zu MiB\n\n", bytes >> 20);
+    printf("| blocks | aligned alike | 1 byte apart |\n| --- | --- | --- |\n");
+    for (size_t i = 0; i < sizeof blocks / sizeof *blocks; i++)
+        printf("| %u | %.0f | %.0f |\n", blocks[i], copy_rate(to, from, bytes, blocks[i]),
+               copy_rate(to, from + 1, bytes, blocks[i]));
+    CHECK(cu.cuMemFree(to));
+}
+
 int main(int argc, char **argv)
 {
     setvbuf(stdout, NULL, _IOLBF, 0);
@@ -285,18 +335,22 @@ int main(int argc, char **argv)
         return 2;
     }
     quick = !strcmp(option, "--quick");
-    open_device();
+    const CUcontext ctx = open_device();
     if (!strcmp(option, "--table")) {
         table();
+        copies_table(ctx);
         slr_reduce_unload(&kernels);
         return 0;
     }
     for (int type = 0; type < CASE_TYPES; type++)
         all_cases(type);
+    const char *wrong = case_try_all(CASE_BYTE, run_case);
+    say(!wrong, "copies, all cases", wrong ? wrong : "");
     more_than_four_gib();
     same_bits();
     table();
+    copies_table(ctx);
     slr_reduce_unload(&kernels);
-    printf("\n%s\n", failures ? "reduce: WRONG sums" : "reduce: all sums are exact");
+    printf("\n%s\n", failures ? "reduce: WRONG sums or copies" : "reduce: all sums are exact");
     return failures != 0;
 }

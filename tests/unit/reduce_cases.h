@@ -18,8 +18,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { CASE_BF16, CASE_F16, CASE_F32, CASE_TYPES };
-static const char *const case_type_names[] = {"bf16", "f16", "f32"};
+enum { CASE_BF16, CASE_F16, CASE_F32, CASE_TYPES, CASE_BYTE = CASE_TYPES }; /* CASE_BYTE: copied, of one contribution */
+static const char *const case_type_names[] = {"bf16", "f16", "f32", "byte"};
 enum values { VALUES_SPREAD, VALUES_ANY_BITS, VALUES_SPECIAL, VALUES_KINDS };
 enum { CASE_GUARD = 64, CASE_RANKS = 64 };
 
@@ -38,7 +38,7 @@ struct reduce_case {
 
 static inline size_t case_bytes(int type)
 {
-    return type == CASE_F32 ? 4 : 2;
+    return type == CASE_F32 ? 4 : type == CASE_BYTE ? 1 : 2;
 }
 
 /* Where in the arena a contribution is; n: the result; n + 1: its second place. */
@@ -163,7 +163,8 @@ static inline uint32_t case_special(int type, uint64_t x)
 
 static inline uint32_t case_any(const struct reduce_case *c, uint64_t x)
 {
-    return c->values == VALUES_SPREAD    ? case_spread(c->type, x)
+    return c->type == CASE_BYTE          ? (uint32_t)(x >> 32)
+           : c->values == VALUES_SPREAD  ? case_spread(c->type, x)
            : c->values == VALUES_SPECIAL ? case_special(c->type, x)
                                          : (uint32_t)(x >> 32);
 }
@@ -171,6 +172,8 @@ static inline uint32_t case_any(const struct reduce_case *c, uint64_t x)
 /* Of `n` contributions' i-th elements. */
 static inline uint32_t case_sum(const struct reduce_case *c, const unsigned char *arena, size_t i)
 {
+    if (c->type == CASE_BYTE)
+        return case_load(c->type, arena + case_at(c, 0), i);
     float total = (float)case_value(c->type, case_load(c->type, arena + case_at(c, 0), i));
     for (int r = 1; r < c->n; r++)
         total = (float)((double)total + case_value(c->type, case_load(c->type, arena + case_at(c, r), i)));
@@ -183,7 +186,7 @@ static inline uint32_t case_sum(const struct reduce_case *c, const unsigned char
 
 static inline bool case_same(int type, uint32_t a, uint32_t b)
 {
-    return a == b || (isnan(case_value(type, a)) && isnan(case_value(type, b)));
+    return a == b || (type != CASE_BYTE && isnan(case_value(type, a)) && isnan(case_value(type, b)));
 }
 
 static inline const char *case_name(const struct reduce_case *c)
@@ -257,12 +260,12 @@ static inline const char *case_try_shapes(int type, int n, size_t count, case_ru
 {
     const int places[] = {-1, 0, n - 1};
     const char *wrong = NULL;
-    for (int i = 0; i < VALUES_KINDS * ALIGNMENTS * 3 && !wrong; i += count > 4000 ? 5 : 1) {
+    for (int i = 0; i < VALUES_KINDS * ALIGNMENTS * 3 && !wrong; i += count > 4000 && type != CASE_BYTE ? 5 : 1) {
         struct reduce_case c = {.type = type, .n = n, .count = count, .values = (enum values)(i / 3 / ALIGNMENTS)};
         c.in_place = places[i % 3];
         c.blocks = ((unsigned)count + (unsigned)i) % 5;
         c.divisor = i % 2 ? (float)n : 1.0f;
-        c.also = ((unsigned)i / 2 + count) % 2;
+        c.also = type != CASE_BYTE && ((unsigned)i / 2 + count) % 2;
         c.also_at = i % 4 && n > 1 ? (c.in_place + 1) % n : -1;
         case_align(&c, (enum alignment)(i / 3 % ALIGNMENTS));
         wrong = case_try(&c, run);
@@ -277,9 +280,11 @@ static inline const char *case_try_all(int type, case_run *run)
 {
     const char *wrong = NULL;
     for (size_t i = 0; i < sizeof case_counts / sizeof *case_counts; i++)
-        for (int n = 1; n <= 8 && !wrong; n += case_counts[i] > 4000 ? 3 : 1)
+        for (int n = 1; n <= (type == CASE_BYTE ? 1 : 8) && !wrong; n += case_counts[i] > 4000 ? 3 : 1)
             wrong = case_try_shapes(type, n, case_counts[i], run);
-    return wrong ? wrong : case_try_shapes(type, CASE_RANKS, 45, run);
+    if (!wrong)
+        wrong = type == CASE_BYTE ? case_try_shapes(type, 1, 140003, run) : case_try_shapes(type, CASE_RANKS, 45, run);
+    return wrong;
 }
 
 #endif

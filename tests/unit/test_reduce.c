@@ -94,6 +94,11 @@ Test(reduce, f32)
     all_cases(CASE_F32);
 }
 
+Test(reduce, copy)
+{
+    all_cases(CASE_BYTE);
+}
+
 /* 2^24 + 1 - 2^24 is 1 from the right, and 0 from the left; of 16-bit types, with what they have. */
 Test(reduce, from_the_left)
 {
@@ -193,6 +198,8 @@ Test(reduce, what_there_is_no_kernel_for)
     cr_assert_eq(slr_reduce(&not_loaded, stream, SLR_REDUCE_F32, (void *)64, NULL, in, 1, 1, 1, 0), SLR_ABSENT);
     cr_assert_eq(slr_reduce(&kernels, stream, SLR_REDUCE_TYPES, (void *)64, NULL, in, 1, 1, 1, 0), SLR_ABSENT);
     cr_assert_eq(slr_reduce(&kernels, stream, SLR_REDUCE_F32, (void *)64, NULL, in, 0, 1, 1, 0), SLR_ABSENT);
+    cr_assert_eq(slr_reduce(&kernels, stream, SLR_REDUCE_BYTE, (void *)64, NULL, in, 2, 1, 1, 0), SLR_ABSENT);
+    cr_assert_eq(slr_reduce(&kernels, stream, SLR_REDUCE_BYTE, (void *)64, (void *)64, in, 1, 1, 1, 0), SLR_ABSENT);
     cr_assert_eq(slr_reduce(&kernels, stream, SLR_REDUCE_F32, (void *)64, NULL, in, 65, 1, 1, 0), SLR_ABSENT);
     end();
 }

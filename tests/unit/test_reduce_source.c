@@ -13,7 +13,7 @@
 TestSuite(reduce_source, .timeout = 100);
 
 typedef void kernel(const struct slr_reduce_args a);
-static kernel *const kernels[] = {slr_reduce_bf16, slr_reduce_f16, slr_reduce_f32};
+static kernel *const kernels[] = {slr_reduce_bf16, slr_reduce_f16, slr_reduce_f32, slr_copy};
 
 static void run_block(int type, const struct slr_reduce_args *a, unsigned block, unsigned blocks)
 {
@@ -59,6 +59,11 @@ Test(reduce_source, f16)
 Test(reduce_source, f32)
 {
     ALL_CASES(CASE_F32);
+}
+
+Test(reduce_source, copy)
+{
+    ALL_CASES(CASE_BYTE);
 }
 
 /* Memory of which only the pages that are used exist. */
