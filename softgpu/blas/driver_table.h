@@ -22,6 +22,7 @@
 
 #define SOFTDRV_FUNCTIONS(X)                                                                                           \
     X(cuInit)                                                                                                          \
+    X(cuCtxEnablePeerAccess)                                                                                           \
     X(cuCtxGetCurrent)                                                                                                 \
     X(cuCtxSetCurrent)                                                                                                 \
     X(cuCtxGetDevice)                                                                                                  \

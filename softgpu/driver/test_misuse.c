@@ -122,6 +122,34 @@ Test(misuse, address_used_again_under_a_queued_operation, .init = setup)
     expect_report("was freed and its address used again");
 }
 
+/* Of another device's memory, as long as they run. */
+Test(misuse, kernels_without_peer_access, .init = setup)
+{
+    CUdeviceptr p, flag;
+    CUcontext c1;
+    CUstream s;
+    CUcontext c0 = start(0);
+    uint32_t *w = flag_word(&flag);
+    CUfunction f = kernel();
+    OK(cuMemAlloc(&p, 64));
+    OK(cuDevicePrimaryCtxRetain(&c1, 1));
+    OK(cuCtxSetCurrent(c1));
+    OK(cuStreamCreate(&s, CU_STREAM_NON_BLOCKING));
+    RC(launch(f, s, p, 1, 5), CUDA_ERROR_ILLEGAL_ADDRESS);
+    expect_report("memory of device 0 without peer access");
+    OK(cuCtxEnablePeerAccess(c0, 0));
+    OK(launch(f, s, p, 1, 5));
+    OK(cuStreamSynchronize(s));
+    expect_no_report();
+    OK(cuStreamWaitValue32(s, flag, 1, CU_STREAM_WAIT_VALUE_EQ));
+    OK(launch(f, s, p, 1, 5));
+    OK(cuCtxDisablePeerAccess(c0));
+    set_flag(w, 1);
+    RC(cuStreamSynchronize(s), CUDA_ERROR_ILLEGAL_ADDRESS);
+    expect_report("(found when it ran): memory of device 0 without peer access");
+    RC(cuStreamSynchronize(s), CUDA_ERROR_ILLEGAL_ADDRESS); /* the context stays poisoned */
+}
+
 Test(misuse, frees, .init = setup)
 {
     CUdeviceptr p;

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SOFTGPU_TIES: which contexts count a queued copy between two devices of the process as their work. The streams that
  * are held belong to device 1; the question is always whether device 0 goes on. */
+#include "../softgpu.h"
 #include "test_held.h"
 #include "test_vmm_util.h"
+#include <dlfcn.h>
 
 TestSuite(ties, .timeout = 60);
 
@@ -39,7 +41,7 @@ static void start_two(const char *ties, bool peer_access)
     OK(cuStreamCreate(&held, CU_STREAM_NON_BLOCKING));
 }
 
-enum how { ASYNC, DTOD, TWO_D, PEER, PEER_3D };
+enum how { ASYNC, DTOD, TWO_D, PEER, PEER_3D, KERNEL };
 
 static void copy_2d(CUdeviceptr dst, CUdeviceptr src)
 {
@@ -63,6 +65,39 @@ static void copy_3d_peer(CUdeviceptr dst, CUcontext dctx, CUdeviceptr src, CUcon
     OK(cuMemcpy3DPeerAsync(&c, held));
 }
 
+struct ends {
+    CUdeviceptr dst, src;
+};
+
+static void copy_bytes(void *args)
+{
+    const struct ends *e = args;
+    memcpy((void *)e->dst, (const void *)e->src, 4096);
+}
+
+static unsigned access_of(const void *args, struct softgpu_access *out, unsigned max)
+{
+    const struct ends *e = args;
+    if (max > 1) {
+        out[0] = (struct softgpu_access){e->dst, 4096, 1, 4096, 1};
+        out[1] = (struct softgpu_access){e->src, 4096, 1, 4096, 0};
+    }
+    return 2;
+}
+
+static void copy_by_kernel(CUdeviceptr dst, CUdeviceptr src)
+{
+    static const struct softgpu_kernel_desc desc = {
+        .name = "copy", .arg_bytes = sizeof(struct ends), .run = copy_bytes, .access = access_of};
+    struct ends e = {dst, src};
+    void *params[] = {&e};
+    softgpuKernelRegister_t add;
+    CUfunction f;
+    *(void **)&add = dlsym(dlopen("libcuda.so.1", RTLD_NOW), "softgpuKernelRegister");
+    OK(add(&desc, &f));
+    OK(cuLaunchKernel(f, 1, 1, 1, 1, 1, 1, 0, held, params, NULL));
+}
+
 /* A held copy from device `from` to the other one, queued on device 1's stream. */
 static void copy_held(enum how how, CUdeviceptr dst, CUdeviceptr src, int from)
 {
@@ -80,6 +115,9 @@ static void copy_held(enum how how, CUdeviceptr dst, CUdeviceptr src, int from)
         break;
     case PEER:
         OK(cuMemcpyPeerAsync(dst, ctx[1 - from], src, ctx[from], 4096, held));
+        break;
+    case KERNEL:
+        copy_by_kernel(dst, src);
         break;
     case PEER_3D:
         copy_3d_peer(dst, ctx[1 - from], src, ctx[from]);
@@ -105,11 +143,11 @@ static void fills_and_other_streams(void)
     CUdeviceptr p;
     OK(cuMemAlloc(&p, 4096));
     OK(cuMemsetD8(scratch, 1, 4096));
+    OK(cuStreamSynchronize(0));
     OK(cuStreamCreate(&s, CU_STREAM_NON_BLOCKING));
     OK(cuMemsetD8Async(scratch, 1, 4096, s));
     OK(cuMemcpyDtoDAsync(scratch + 4096, scratch, 4096, s));
     OK(cuStreamSynchronize(s));
-    OK(cuStreamSynchronize(0));
 }
 
 static void (*const whole_device[])(void) = {synchronise, allocate_and_free};
@@ -184,6 +222,14 @@ Test(ties, copies_within_a_device_and_work_behind_one_tie_nothing)
     OK(cuMemcpyAsync(legacy[1], legacy[0], 4096, held)); /* done before the stream is held */
     OK(cuStreamSynchronize(held));
     expect_free(ASYNC, legacy[1], more[1], 1);
+    expect_no_report();
+}
+
+Test(ties, kernels_tie_nothing)
+{
+    start_two("1", true);
+    expect_free(KERNEL, legacy[1], legacy[0], 0);
+    expect_free(KERNEL, legacy[0], legacy[1], 1);
     expect_no_report();
 }
 

@@ -114,6 +114,32 @@ static int shares_process(const struct ncclComm *c)
     return 0;
 }
 
+/* From this rank's device to another's, unless it has that already. */
+static CUresult take_access(const struct softdrv *drv, const struct ncclComm *c, CUdevice device)
+{
+    int can = 0;
+    CUcontext other, before = NULL;
+    CUresult rc = drv->cuDeviceCanAccessPeer(&can, c->device, device);
+    if (rc != CUDA_SUCCESS || !can || (rc = drv->cuDevicePrimaryCtxRetain(&other, device)) != CUDA_SUCCESS)
+        return rc;
+    drv->cuCtxGetCurrent(&before);
+    drv->cuCtxSetCurrent(c->ctx);
+    rc = drv->cuCtxEnablePeerAccess(other, 0);
+    drv->cuCtxSetCurrent(before);
+    drv->cuDevicePrimaryCtxRelease(device);
+    return rc == CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED ? CUDA_SUCCESS : rc;
+}
+
+static ncclResult_t take_all_access(const struct ncclComm *c)
+{
+    const struct rank_slot *slots = c->block.slots;
+    for (int r = 0; r < c->nranks; r++)
+        if (slots[r].info.pid == slots[c->rank].info.pid && slots[r].info.device != c->device &&
+            take_access(softdrv_get(), c, slots[r].info.device) != CUDA_SUCCESS)
+            return nccl_warn(ncclInternalError, "failed to peer with device %d", slots[r].info.device);
+    return ncclSuccess;
+}
+
 ncclResult_t connect_meet(struct ncclComm *c, const struct op *ops)
 {
     const uint32_t bits = bits_of(c, ops), connected = atomic_load(&c->connected);
@@ -124,7 +150,9 @@ ncclResult_t connect_meet(struct ncclComm *c, const struct op *ops)
                                             "is capturing");
     if (mode == MEETS_AND_LOADS && load(ops) != CUDA_SUCCESS)
         return nccl_warn(ncclUnhandledCudaError, "a kernel can not be loaded");
-    ncclResult_t rc = await_all(c, bits);
+    ncclResult_t rc = connected ? ncclSuccess : take_all_access(c);
+    if (rc == ncclSuccess)
+        rc = await_all(c, bits);
     if (rc == ncclSuccess)
         atomic_fetch_or(&c->connected, bits);
     return rc;
