@@ -277,8 +277,116 @@ bool slr_import_close(const struct slr_import_key *key)
     return closed;
 }
 
+/* ---- access to other devices ---- */
+
+static struct access {
+    bool on;               /* the driver has it on: certain */
+    bool used;             /* slr_access_use() has said so */
+    bool hidden;           /* and the program has given it back since */
+    unsigned ending, ends; /* calls that give it back: under way; times that one began or ended */
+} access_of[SLR_BLOCK_DEVICES][SLR_BLOCK_DEVICES];
+static pthread_mutex_t access_lock = PTHREAD_MUTEX_INITIALIZER;
+
+static int primary_device_of(CUcontext ctx)
+{
+    CUcontext current;
+    if (slr_real.cuCtxPushCurrent(ctx) != CUDA_SUCCESS)
+        return -1;
+    const int device = slr_block_device_current(&current);
+    slr_real.cuCtxPopCurrent(&current);
+    return device;
+}
+
+/* From the current context to the other one; NULL: one of them is no primary one. */
+static struct access *access_to(CUcontext peer)
+{
+    CUcontext own;
+    const int from = slr_block_device_current(&own), to = from < 0 ? -1 : primary_device_of(peer);
+    return to < 0 ? NULL : &access_of[from][to];
+}
+
+CUresult slr_access_take(CUcontext peer, unsigned flags, slr_access_fn driver)
+{
+    struct access *a = access_to(peer);
+    pthread_mutex_lock(&access_lock);
+    const unsigned ends = a ? a->ends : 0;
+    pthread_mutex_unlock(&access_lock);
+    CUresult r = driver(peer, flags);
+    if (!a || (r != CUDA_SUCCESS && r != CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED))
+        return r;
+    pthread_mutex_lock(&access_lock);
+    if (!a->ending && a->ends == ends) /* else it may be off again */
+        a->on = true;
+    if (a->hidden)
+        r = CUDA_SUCCESS;
+    a->hidden = false;
+    pthread_mutex_unlock(&access_lock);
+    return r;
+}
+
+/* What is used only disappears. *r: what the program is answered. */
+static bool only_hides(struct access *a, CUresult *r)
+{
+    pthread_mutex_lock(&access_lock);
+    const bool hides = a->on && a->used;
+    *r = a->hidden ? CUDA_ERROR_PEER_ACCESS_NOT_ENABLED : CUDA_SUCCESS;
+    a->hidden = hides;
+    if (!hides) {
+        a->on = false;
+        a->ending++;
+        a->ends++;
+    }
+    pthread_mutex_unlock(&access_lock);
+    return hides;
+}
+
+CUresult slr_access_give_back(CUcontext peer, slr_access_end_fn driver)
+{
+    struct access *a = access_to(peer);
+    CUresult r;
+    if (a && only_hides(a, &r))
+        return r;
+    r = driver(peer);
+    if (!a)
+        return r;
+    pthread_mutex_lock(&access_lock);
+    a->ending--;
+    a->ends++;
+    pthread_mutex_unlock(&access_lock);
+    return r;
+}
+
+bool slr_access_use(uint64_t generation)
+{
+    struct slr_block b;
+    CUcontext own;
+    const int from = slr_block_device_current(&own);
+    if (from < 0 || !copy_of_block(generation, &b) || b.kind == SLR_BLOCK_VIRTUAL || b.device < 0)
+        return false;
+    struct access *a = &access_of[from][b.device];
+    pthread_mutex_lock(&access_lock);
+    const bool on = a->on;
+    a->used |= on;
+    pthread_mutex_unlock(&access_lock);
+    return on;
+}
+
+/* It goes with either context. */
+static void access_forget(int device)
+{
+    pthread_mutex_lock(&access_lock);
+    for (int from = 0; from < SLR_BLOCK_DEVICES; from++)
+        for (int to = 0; to < SLR_BLOCK_DEVICES; to++)
+            if (device < 0 || from == device || to == device) {
+                access_of[from][to].on = access_of[from][to].used = access_of[from][to].hidden = false;
+                access_of[from][to].ends++;
+            }
+    pthread_mutex_unlock(&access_lock);
+}
+
 void slr_imports_forget(int device)
 {
+    access_forget(device);
     pthread_mutex_lock(&lock);
     for (int i = 0; i < SLR_IMPORTS; i++)
         if (imports[i].state != FREE && (device < 0 || imports[i].key.device == device))

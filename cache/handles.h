@@ -77,6 +77,27 @@ bool slr_import_close(const struct slr_import_key *key);
 /* The device was reset: its mappings are gone. -1: all. */
 void slr_imports_forget(int device);
 
+/* ---- memory of another device of this process ----
+ *
+ * A kernel that reads it without access (cuCtxEnablePeerAccess) breaks its context for good, and the driver does not
+ * tell who has access. So what the program, NCCL and frameworks take is followed by hooks, between primary contexts:
+ *
+ *   not known --taken--> on --slr_access_use()--> used --given back--> hidden --taken--> used
+ *                         +--given back--> not known            (a device is reset: not known, from all)
+ *
+ * What is used stays with the driver when the program gives it back, which is answered as if it had none: a rank may
+ * have been told of memory for a call that it has yet to make, and a wait for that could be for ever.
+ *
+ * Thread-safe; the driver is called without a lock. */
+typedef CUresult (*slr_access_fn)(CUcontext peer, unsigned flags);
+typedef CUresult (*slr_access_end_fn)(CUcontext peer);
+CUresult slr_access_take(CUcontext peer, unsigned flags, slr_access_fn driver);
+CUresult slr_access_give_back(CUcontext peer, slr_access_end_fn driver);
+
+/* Whether kernels in the current context, a primary one, may use the block, of cuMemAlloc, from now on for as long as it
+ * lives. */
+bool slr_access_use(uint64_t generation);
+
 /* ---- given by the program ---- */
 
 /* Memory that others than this process's streams may reach, and then use when they learn by ways of

@@ -4,6 +4,7 @@
 #include "base/real.h"
 #include "base/settings.h"
 #include "cache/blocks.h"
+#include "cache/handles.h"
 #include "cache/pools.h"
 #include "cache/virtual.h"
 #include "plugin/comm/stream.h"
@@ -74,6 +75,16 @@ static CUresult hook_cuMemRelease(CUmemGenericAllocationHandle memory)
     CUresult r = SLR_FOUND(cuMemRelease)(memory);
     slr_retain_program_end();
     return r;
+}
+
+static CUresult hook_cuCtxEnablePeerAccess(CUcontext peer, unsigned flags)
+{
+    return slr_access_take(peer, flags, SLR_FOUND(cuCtxEnablePeerAccess));
+}
+
+static CUresult hook_cuCtxDisablePeerAccess(CUcontext peer)
+{
+    return slr_access_give_back(peer, SLR_FOUND(cuCtxDisablePeerAccess));
 }
 
 /* Known before it happens: from then on nothing of the context is freed by its address any more. */
@@ -297,6 +308,11 @@ void slr_alloc_install(void)
         SLR_INSTALL(cuDevicePrimaryCtxReset_v2);
         SLR_INSTALL(cuDevicePrimaryCtxRelease);
         SLR_INSTALL(cuDevicePrimaryCtxRelease_v2);
+    }
+    /* Ranks of one process may read each other's memory where both are followed. */
+    if (slr_real.cuDevicePrimaryCtxGetState && slr_gate_found[SLR_GATE_IX_cuCtxDisablePeerAccess]) {
+        SLR_INSTALL(cuCtxDisablePeerAccess);
+        SLR_INSTALL(cuCtxEnablePeerAccess);
     }
     if (slr_get(SLR_S_ALLOC) && driver_has_all())
         install_cache();

@@ -88,7 +88,9 @@ static bool behind_the_gate(const char *name)
            strcmp(name, "cuGreenCtxDestroy") == 0 || strncmp(name, "cuDevicePrimaryCtxRelease", 25) == 0 ||
            strncmp(name, "cuDevicePrimaryCtxReset", 23) == 0 || strncmp(name, "cuStreamBegin", 13) == 0 ||
            strncmp(name, "cuStreamEndCapture", 18) == 0 || strcmp(name, "cuMemExportToShareableHandle") == 0 ||
-           strcmp(name, "cuIpcGetMemHandle") == 0 || strncmp(name, "cuGraph", 7) == 0 || strcmp(name, "cuInit") == 0;
+           strcmp(name, "cuIpcGetMemHandle") == 0 || strcmp(name, "cuCtxEnablePeerAccess") == 0 ||
+           strcmp(name, "cuCtxDisablePeerAccess") == 0 || strncmp(name, "cuGraph", 7) == 0 ||
+           strcmp(name, "cuInit") == 0;
 }
 
 /* Calls the function with values that differ by argument and checks that they arrived. */
