@@ -5,6 +5,7 @@
 #   threads-*  ag_gemm with a thread for each GPU: gathers from 1 B to 512 MiB and GEMMs; every phase must end, all exact
 #   nccl-*     nccl-tests' all_gather_perf in one process, with two threads and with one
 #   ratio-*    the gather between threads against that between processes, in turn: at least 0.95 of the bandwidth
+#   beside-*   the gather between threads by NCCL, by slipring, and by slipring with staged shards, in turn
 #   jax-*      a JAX program in one process, against NCCL alone in turn; and how each rank's gathers ended
 #   dead-*     SIGKILL and SIGSTOP of a rank in each phase: the error, the stream, the abort, the bytes
 #   torch-*    random PyTorch programs in each mode, with glibc's malloc checks and without
@@ -184,6 +185,21 @@ ratio_steps() {
     local bytes
     for bytes in $ratio_bytes; do alone "ratio-$bytes" 120 ratio "ratio-$bytes" "$bytes"; done
     alone ratio-gemm 120 ratio_gemm ratio-gemm
+}
+
+# beside NAME BYTES: all that is to move does, and is not tried against NCCL.
+beside() {
+    local options=(--threads 2 --bytes "$2" --iters "$iters" --warmup 8 --check off --no-fill --timeout 50)
+    local ring=("${plain[@]}" "$slipring" run --lib "$build/libslipring.so" --set min_bytes=0 --set trials=0)
+    in_turn "$1" --label "shards of $2" --rounds "$rounds" --metric worst.gather.gpu_ms \
+        --side NCCL "$(printf '%q ' "${plain[@]}" "$ag_gemm" "${options[@]}")" \
+        --side slipring "$(printf '%q ' "${ring[@]}" -- "$ag_gemm" "${options[@]}")" \
+        --side staged "$(printf '%q ' "${ring[@]}" --set zero_copy=off -- "$ag_gemm" "${options[@]}")"
+}
+
+beside_steps() {
+    local bytes
+    for bytes in $beside_bytes; do alone "beside-$bytes" 120 beside "beside-$bytes" "$bytes"; done
 }
 
 jax_shape=(--m 8192 --k 4096 --n 4096)
@@ -394,6 +410,7 @@ cost_steps() {
 
 repeat=2 slow_link=() side=512 large=8192 rounds=3 iters=40 least_ratio=0.95 least_cost=0.97 least_call=0.9
 gather_bytes="1 3 4096 1048581 16777216 67108864 268435456 536870912" ratio_bytes="67108864 268435456 536870912 1073741824"
+beside_bytes="524288 8388608 33554432 134217728 536870912" # so that 1, 16, 64, 256 MiB and 1 GiB are gathered
 call_bytes="65536 1048576 4194304 16777216 67108864 268435456" cost_bytes="4194304 67108864 536870912"
 warm_bytes=$((16 << 30)) warm_gemms=300
 cost_shapes="1280 16384 8192
@@ -404,7 +421,7 @@ cost_shapes="1280 16384 8192
 if [ $softgpu = 1 ]; then
     slow_link=(env SOFTGPU_TIMING=1 SOFTGPU_LINK_GBS=0.02) # so that there is a middle of a gather
     warm_bytes=$((1 << 20)) warm_gemms=10 side=96 large=256 rounds=1 iters=3 least_ratio=0 least_cost=0 least_call=0
-    gather_bytes="1 3 4096 1048581" ratio_bytes=1048576 call_bytes="4096 65536" cost_bytes=65536 cost_shapes="64 64 64"
+    gather_bytes="1 3 4096 1048581" ratio_bytes=1048576 beside_bytes="65536 1048576" call_bytes="4096 65536" cost_bytes=65536 cost_shapes="64 64 64"
 fi
 
 find_device
@@ -420,6 +437,7 @@ if [ $one_gpu = 0 ]; then
     threads_steps
     nccl_steps
     ratio_steps
+    beside_steps
     jax_steps
 fi
 dead_steps
