@@ -9,8 +9,8 @@
  * memory on one side as that context's, which it does for cuMemAlloc memory and for explicit peer
  * copies. Then the other device's thread can not synchronise, free or load a kernel before that
  * copy has run, and the copy waits for what this thread has yet to enqueue. Memory of cuMemCreate
- * ties nothing, nor does an import. So between ranks of one process nothing of slipring's may touch
- * another device's cuMemAlloc memory, or be a Peer call (rule R9).
+ * ties nothing, nor does an import, nor do kernels. So between ranks of one process no copy of an engine may touch
+ * another device's cuMemAlloc memory, or be a Peer call (rule R9); a kernel may (handles.h: slr_access_use).
  *
  * The memory belongs to the rank that made it, and counts towards a budget of the process
  * (SLIPRING_CACHE_BYTES). Peers must have closed their imports, and completed their copies, before

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <stdlib.h>
 #include "kernels/ring_impl.h"
+#include "kernels/scatter.h"
 
 /* ---- ways of a shard ---- */
 
@@ -79,7 +80,9 @@ static enum slr_status correct_peer(struct slr_ring *ring, const struct slr_gath
     slr_memops_wait(&m, slr_dflag(ring, SLR_FLAG_DONE, ring->rank, peer), last);
     SLR_TRY(slr_memops_put(ring, &m, ring->publish));
     did(ring, SLR_SPAN_WAIT, peer, 0, 0);
-    SLR_TRY(SLR_CU(cuMemcpyAsync, g->route[peer].to, g->send, g->plan.shard, ring->publish));
+    SLR_TRY(g->route[peer].to_kind == SLR_MEMORY_NEAR
+                ? slr_copy(ring->code, ring->publish, g->route[peer].to, g->send, g->plan.shard)
+                : SLR_CU(cuMemcpyAsync, g->route[peer].to, g->send, g->plan.shard, ring->publish));
     did(ring, SLR_SPAN_PUSH, peer, 0, g->plan.shard);
     slr_memops_say_ready(&m, ring, peer, slr_ready_value(last, 1));
     return slr_memops_put(ring, &m, ring->publish);
@@ -159,6 +162,12 @@ static enum slr_status end_chunk(struct slr_ring *ring, const struct slr_gather 
                : SLR_OK;
 }
 
+/* By none while it is recorded: its place is not known yet. */
+static bool by_engine(const struct slr_route *route)
+{
+    return route->from && route->from_kind != SLR_MEMORY_NEAR;
+}
+
 /* Some bytes of an owner's shard, which end piece `seq`; none where it is expected nowhere. */
 static enum slr_status pull(struct slr_ring *ring, const struct slr_gather *g, uint32_t seq, int owner, size_t at,
                             size_t bytes)
@@ -167,11 +176,13 @@ static enum slr_status pull(struct slr_ring *ring, const struct slr_gather *g, u
     CUdeviceptr to = g->recv + (size_t)owner * g->plan.shard + at;
     const struct slr_slots *slots = &ring->slots[g->plan.slots];
     CUdeviceptr from = way == SLR_FROM_SLOT ? slots->at[owner] + slr_slot_at(slots, seq) : g->route[owner].from + at;
-    if (ring->recorded) {
+    if (way == SLR_FROM_SLOT || by_engine(&g->route[owner])) {
+        SLR_TRY(SLR_CU(cuMemcpyAsync, to, from, bytes, ring->pull));
+    } else if (ring->recorded) {
         SLR_TRY(slr_record_copy(ring, ring->pull, owner, SLR_NODE_PULLS, g->recv + (size_t)owner * g->plan.shard, at,
                                 bytes));
-    } else if (way == SLR_FROM_SLOT || g->route[owner].from) {
-        SLR_TRY(SLR_CU(cuMemcpyAsync, to, from, bytes, ring->pull));
+    } else if (g->route[owner].from) {
+        SLR_TRY(slr_copy(ring->code, ring->pull, to, from, bytes));
     } else {
         return SLR_OK;
     }

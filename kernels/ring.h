@@ -71,6 +71,7 @@ static inline size_t slr_plan_chunk_end(const struct slr_plan *plan, uint32_t q)
 /* ---- the ring ---- */
 
 struct slr_recorded;
+struct slr_reduce;
 struct slr_timing;
 
 /* What streams wait for of one gather. The events are the ring's, recorded again by a later gather. */
@@ -131,6 +132,7 @@ struct slr_ring {
     struct slr_arrival now; /* of the latest gather, or other operation */
     struct slr_arrival kept[SLR_TOGETHER - 1]; /* of earlier ones: slr_ring_keep */
     struct slr_recorded *recorded; /* its streams capture: the caller's (ring_record.h); NULL: they do not */
+    const struct slr_reduce *code; /* the caller's, for SLR_MEMORY_NEAR (scatter.h: slr_copy); NULL: there is none */
 };
 
 /* How one peer's shard reaches this rank, and this rank's that peer, agreed call by call
@@ -152,8 +154,9 @@ enum slr_wanted { SLR_WANTS_CHUNKS, SLR_WANTS_SHARDS, SLR_WANTS_NOTHING };
 
 /* Of a copy in a graph it can not change. */
 enum slr_memory {
-    SLR_MEMORY_PLAIN,   /* of cuMemAlloc, and imports of such memory */
+    SLR_MEMORY_PLAIN,   /* imports of what another process has from cuMemAlloc */
     SLR_MEMORY_VIRTUAL, /* of cuMemCreate */
+    SLR_MEMORY_NEAR, /* what another device of this process has from cuMemAlloc: for kernels only (cache/staging.h) */
     SLR_MEMORIES
 };
 

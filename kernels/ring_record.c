@@ -7,7 +7,7 @@
  * of cuMemAlloc may become any other, also an import; memory of cuMemCreate may only become other
  * such memory of the same device, to which the same devices have access. So while it is recorded other
  * memory stands in for what is not known yet: the peer's slot, and virtual memory. There is a copy for
- * each kind, of which a replay turns one on.
+ * each kind, of which a replay turns one on; that of a kernel may get any memory.
  *
  * Why no order that the driver gives to nodes can make ranks wait for each other. It sees no order that
  * words make, and may put a graph's nodes into one queue. But the nodes with words stand in one chain of
@@ -21,6 +21,7 @@
 
 #include <stdlib.h>
 #include "kernels/ring_impl.h"
+#include "kernels/scatter.h"
 #include "kernels/timing.h"
 
 /* Room for one more; false: none. */
@@ -137,7 +138,9 @@ static enum slr_status add_copy(struct slr_ring *ring, CUstream stream, const st
 {
     const CUdeviceptr own = copy->own + copy->at;
     const bool takes = slr_recorded_takes(copy->way);
-    SLR_TRY(SLR_CU(cuMemcpyAsync, takes ? own : other, takes ? other : own, some, stream));
+    const CUdeviceptr to = takes ? own : other, from = takes ? other : own;
+    SLR_TRY(copy->kind == SLR_MEMORY_NEAR ? slr_copy(ring->code, stream, to, from, some)
+                                          : SLR_CU(cuMemcpyAsync, to, from, some, stream));
     struct slr_recorded_node *node = add_node(ring->recorded, stream);
     if (!node)
         return SLR_NOMEM;

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "kernels/ring_impl.h"
+#include "kernels/scatter.h"
 
 /* ---- what is recorded ---- */
 
@@ -161,6 +162,8 @@ static enum slr_status give_ends(CUgraphExec exec, const struct slr_recorded_nod
 {
     const CUdeviceptr own = node->own + node->at;
     const bool takes = slr_recorded_takes(node->way);
+    if (node->kind == SLR_MEMORY_NEAR)
+        return slr_copy_set(ring->code, exec, node->node, takes ? own : other, takes ? other : own, node->bytes);
     const CUDA_MEMCPY3D copy = {.srcMemoryType = CU_MEMORYTYPE_UNIFIED,
                                 .dstMemoryType = CU_MEMORYTYPE_UNIFIED,
                                 .srcDevice = takes ? other : own,

@@ -116,9 +116,9 @@ void slr_graphs_try(struct slr_comm *c, CUdeviceptr memory)
 
 /* ---- sums ----
  *
- * The device code that adds (kernels/scatter.h), for reduce-scatters and all-reduces: loaded when a communicator is made,
- * once in a process for each device. Loading may wait for all that the device has been given; so may
- * what NCCL does at that time. At the first reduce-scatter it could wait for a peer that waits for
+ * The device code that adds (kernels/scatter.h), for reduce-scatters and all-reduces, and that copies between ranks of
+ * one process: loaded when a communicator is made, once in a process for each device. Loading may wait for all that the
+ * device has been given; so may what NCCL does at that time. At the first reduce-scatter it could wait for a peer that waits for
  * this rank. */
 
 static struct loaded {
@@ -157,7 +157,7 @@ static struct loaded *of(const struct slr_comm *c)
 static bool load(struct slr_comm *c)
 {
     struct loaded *l = of(c);
-    if (!sums_wanted() || !l || slr_shared_enter(&c->shared) != SLR_OK)
+    if (!l || slr_shared_enter(&c->shared) != SLR_OK)
         return false;
     pthread_mutex_lock(&l->lock);
     if (l->ctx != c->shared.ctx || l->resets != c->shared.resets)
@@ -176,10 +176,18 @@ static bool load(struct slr_comm *c)
 
 uint32_t slr_sums_post(struct slr_comm *c)
 {
-    return (load(c) ? SLR_SUMS_CAN : 0u) | (slr_get(SLR_S_STRICT) ? SLR_SUMS_STRICT : 0u);
+    const bool wanted = sums_wanted();
+    const bool can = (wanted || slr_shared_any_in_one_process(&c->shared)) && load(c);
+    return (wanted && can ? SLR_SUMS_CAN : 0u) | (slr_get(SLR_S_STRICT) ? SLR_SUMS_STRICT : 0u);
 }
 
 const struct slr_reduce *slr_sums_of(const struct slr_comm *c)
 {
     return &of(c)->reduce;
+}
+
+const struct slr_reduce *slr_copies_of(const struct slr_comm *c)
+{
+    const struct loaded *l = slr_shared_any_in_one_process(&c->shared) ? of(c) : NULL;
+    return l && l->reduce.module && slr_real.cuGraphExecKernelNodeSetParams ? &l->reduce : NULL;
 }

@@ -215,4 +215,7 @@ bool slr_sums_any_strict(const struct slr_comm *c);
 /* The code of the communicator's device, when slr_sums_all_can(). */
 const struct slr_reduce *slr_sums_of(const struct slr_comm *c);
 
+/* The same, where ranks share a process, for copies between them; NULL: it has none. */
+const struct slr_reduce *slr_copies_of(const struct slr_comm *c);
+
 #endif

@@ -239,7 +239,7 @@ void slr_gather_number(struct slr_call *call)
     call->number = ++call->comm->substituted;
 }
 
-/* Ranks of one process use no memory of a pool's kind where it lies, nor what would serve in its place (R9). */
+/* Between ranks of one process memory of pools is staged: nothing serves in its place. */
 static bool any_elsewhere(const struct slr_comm *c)
 {
     int r = 0;

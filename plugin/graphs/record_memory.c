@@ -127,7 +127,7 @@ static uint64_t reserve(struct slr_comm *c, const void *p, size_t bytes)
 
 static void find_stand_ins(struct slr_comm *c, const struct slr_recorded_gather *g, struct slr_stand_ins *stand_ins)
 {
-    /* Ranks of one process can only share virtual memory (cache/staging.h). */
+    /* Ranks of one process share it, and by kernels what they have of cuMemAlloc (cache/staging.h). */
     const bool wanted =
         slr_shared_any_in_one_process(&c->shared) || slr_export_virtual(g->block[0]) || slr_export_virtual(g->block[1]);
     *stand_ins = (struct slr_stand_ins){.bytes = c->lane->ring.slots[g->plan.slots].bytes};
@@ -138,6 +138,8 @@ static void find_stand_ins(struct slr_comm *c, const struct slr_recorded_gather 
             continue;
         if (!slr_shared_same_process(&c->shared, r))
             stand_ins->at[SLR_MEMORY_PLAIN][r] = c->lane->ring.slots[g->plan.slots].at[r];
+        else if (c->lane->ring.code)
+            stand_ins->at[SLR_MEMORY_NEAR][r] = c->lane->ring.slots[g->plan.slots].at[r];
         stand_ins->at[SLR_MEMORY_VIRTUAL][r] = stand_in(c, r, wanted, &bytes);
         if (bytes && bytes < stand_ins->bytes)
             stand_ins->bytes = bytes;

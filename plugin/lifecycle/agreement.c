@@ -20,6 +20,7 @@
 #include "plugin/bootstrap/oob.h"
 #include "plugin/callers/callers.h"
 #include "plugin/comm/control.h"
+#include "plugin/comm/lane.h"
 #include "plugin/profiler/profile.h"
 #include "plugin/transfer/transfer.h"
 #include "plugin/trials/trials.h"
@@ -111,6 +112,7 @@ static void fill_post(struct slr_comm *c, struct slr_post *post)
     post->p2p_off = p2p_off();
     post->captures = slr_graphs_may();
     post->sums = slr_sums_post(c);
+    c->lane->ring.code = slr_copies_of(c);
     post->slots_given = slr_settings()->given[SLR_S_SLOT_BYTES];
     post->tries = slr_trials_prepare(c);
     for (int i = 0; i < SLR_S_COUNT; i++)

@@ -23,15 +23,31 @@ static struct slr_import_key key_of(const struct slr_comm *c, int peer, uint64_t
         .process = c->shared.control->post[peer].process, .generation = generation, .device = c->shared.device};
 }
 
+/* Memory of cuMemAlloc of another rank of this process: there is nothing to map. */
+static bool is_near(const struct slr_comm *c, int peer, const struct slr_export *e)
+{
+    return slr_shared_same_process(&c->shared, peer) && e->kind != SLR_EXPORT_DESCRIPTORS;
+}
+
+static bool may_reach(const struct slr_comm *c, uint64_t generation)
+{
+    return c->lane->ring.code && slr_access_use(generation);
+}
+
 /* Virtual memory of this process is mapped anew like another's, as the program may unmap its own while it
- * is read. Other memory of this process is not touched: a copy of another device's cuMemAlloc memory would
- * tie that device's context (cache/staging.h). */
+ * is read. Other memory of this process is for kernels, where the device has access: an engine's copy would
+ * tie the other device's context (cache/staging.h). */
 static enum slr_import_result open_export(const struct slr_comm *c, int peer, const struct slr_export *e,
                                           uint64_t generation, const struct slr_pieces *pieces, CUdeviceptr *base)
 {
     const struct slr_import_key key = key_of(c, peer, generation);
-    if (slr_shared_same_process(&c->shared, peer) && e->kind != SLR_EXPORT_DESCRIPTORS)
+    if (is_near(c, peer, e)) {
+        *base = e->base;
+        if (may_reach(c, generation))
+            return SLR_IMPORT_OK;
+        slr_not_shared("a device of this process has no access to it, or no kernel to copy it");
         return SLR_IMPORT_FAILED;
+    }
     return slr_import_open(&key, e, pieces, base);
 }
 
@@ -54,14 +70,18 @@ static void note_past(struct slr_exports *exports, int peer, const struct slr_ex
 /* False: graphs of this rank's could not read it. */
 static bool mapped(struct slr_comm *c, int peer, int i, uint64_t generation, CUdeviceptr base)
 {
-    const bool virtual = slr_exports_get(c, peer, i)->export.kind == SLR_EXPORT_DESCRIPTORS;
+    const struct slr_export *e = &slr_exports_get(c, peer, i)->export;
+    const bool virtual = e->kind == SLR_EXPORT_DESCRIPTORS;
     slr_exports_hold(c);
     const bool use = !(virtual && c->exports->plain_only[peer]);
     if (use)
-        c->exports->mapped[peer][i] = (struct slr_exported_mapped){
-            .generation = generation, .base = base, .kind = virtual ? SLR_MEMORY_VIRTUAL : SLR_MEMORY_PLAIN};
+        c->exports->mapped[peer][i] = (struct slr_exported_mapped){.generation = generation,
+                                                                   .base = base,
+                                                                   .kind = virtual               ? SLR_MEMORY_VIRTUAL
+                                                                           : is_near(c, peer, e) ? SLR_MEMORY_NEAR
+                                                                                                 : SLR_MEMORY_PLAIN};
     if (use)
-        note_past(c->exports, peer, &slr_exports_get(c, peer, i)->export, generation);
+        note_past(c->exports, peer, e, generation);
     slr_exports_release(c);
     if (use)
         atomic_fetch_add(&slr_counters.mapped, 1);
@@ -97,9 +117,11 @@ static void look_at_export(struct slr_comm *c, int peer, int i)
     _Atomic uint64_t *ack = slr_exports_ack(c, peer, c->rank, i);
     uint64_t generation = atomic_load(&e->generation), said = atomic_load(ack);
     bool stands = generation && slr_exports_stands(e, generation);
-    /* A refusal is for this generation only. When another block stands there, it is tried anew. */
+    /* A refusal is for this generation only. When another block stands there, it is tried anew; so it is when this
+     * device has got access to the other one's memory. */
     if (said & SLR_ACK_REFUSED) {
-        if (stands && said == (generation | SLR_ACK_REFUSED))
+        if (stands && said == (generation | SLR_ACK_REFUSED) &&
+            !(is_near(c, peer, &e->export) && may_reach(c, generation)))
             return;
         atomic_store(ack, 0);
     }
@@ -114,7 +136,8 @@ static bool unmap_export(struct slr_comm *c, int peer, int i)
 {
     struct slr_exported_mapped *m = &c->exports->mapped[peer][i];
     struct slr_import_key key = key_of(c, peer, m->generation);
-    if (!slr_import_close(&key)) { /* counted: other communicators may use the mapping, too */
+    /* Counted: other communicators may use the mapping, too. */
+    if (m->kind != SLR_MEMORY_NEAR && !slr_import_close(&key)) {
         m->tries++;
         return false;
     }

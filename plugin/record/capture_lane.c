@@ -102,6 +102,7 @@ static void begin(struct slr_capture_lane *r, const struct slr_ring *from, unsig
     struct slr_ring *ring = &r->lane.ring;
     ring->flags = from->flags;
     ring->dflags = from->dflags;
+    ring->code = from->code;
     ring->now.carrying = ring->now.restated = ring->behind = false;
     ring->entries = 0;
     memset(&r->order, 0, sizeof r->order);

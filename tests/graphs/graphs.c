@@ -2,8 +2,9 @@
 /* Gathers in CUDA graphs: recorded as frameworks do, replayed in any turn with others, while graphs, buffers and
  * communicators come and go. All of it is right without slipring, too.
  *
- *   graphs CASE [RANKS [processes|threads [REPLAYS]]]      threads: the ranks are threads of one process
- *   graphs list                                            REPLAYS: of the case "soak"
+ *   graphs CASE [RANKS [processes|threads|near [REPLAYS]]]      threads: the ranks are threads of one process; near: and
+ *                                                               their memory is cudaMalloc's, not ncclMemAlloc's
+ *   graphs list                                                 REPLAYS: of the case "soak"
  */
 #include "graphs.h"
 
@@ -15,12 +16,12 @@ void driver(CUresult r, const char *call)
         DIE(3, "%s: error %d", call, (int)r);
 }
 
-static bool threads; /* what cudaMalloc gives is not used across devices of one process; NCCL's memory is */
+static bool shared; /* memory is ncclMemAlloc's */
 
 void *memory_get(size_t bytes)
 {
     void *p;
-    if (threads)
+    if (shared)
         NCCL(ncclMemAlloc(&p, bytes));
     else
         CUDA(cudaMalloc(&p, bytes));
@@ -29,7 +30,7 @@ void *memory_get(size_t bytes)
 
 void memory_put(void *p)
 {
-    if (threads)
+    if (shared)
         NCCL(ncclMemFree(p));
     else
         CUDA(cudaFree(p));
@@ -122,8 +123,7 @@ static void body(struct rank *r)
 {
     const int n = r->arg ? *(const int *)r->arg : 0;
     me = *r;
-    threads = n > 0;
-    if (!threads) {
+    if (n == 0) {
         struct world w = {.rank = r->rank, .nranks = r->nranks, .replays = replays};
         run(&w);
         return;
@@ -166,7 +166,8 @@ int main(int argc, char **argv)
         setenv("NCCL_GRAPH_MIXING_SUPPORT", "0", 1);
     replays = argc > 4 ? (unsigned)strtoul(argv[4], NULL, 10) : 0;
     const int seconds = 90 + (int)replays / 20;
-    if (argc > 3 && strcmp(argv[3], "threads") == 0)
+    shared = argc > 3 && strcmp(argv[3], "threads") == 0;
+    if (shared || (argc > 3 && strcmp(argv[3], "near") == 0))
         return forms_run(1, seconds, body, &n);
     const int status = forms_run(n, seconds, body, NULL);
     return chosen->kills ? status != 137 || wrong_count() : status;

@@ -110,9 +110,12 @@ run(register_files_killed 120 ${run_sh} ${settings} --set ZERO_SET_1=SOFTGPU_FAI
 
 # ---- several ranks in one process: the pointer itself ----
 foreach(alloc collective off)
-  # Another device's cuMemAlloc memory is never touched in the same process: a queued copy would tie that device's context.
-  run(register_process_cuda_${alloc} 120 ${counts} ${settings} --set SLIPRING_ALLOC=${alloc} --want "staged == 24 && imports == 0 && mapped == 0"
-    -- ${process} 3 cuda 4)
+  # Another device's cuMemAlloc memory is not touched in the same process without access, and is not mapped with it. The end of a registration waits
+  # until the others have closed it.
+  run(register_process_cuda_${alloc} 120 ${counts} ${settings} --set SLIPRING_ALLOC=${alloc} --set SOFTGPU_NCCL_CONNECT=0
+    --want "staged == 24 && imports == 0 && mapped == 0" -- ${process} 3 cuda 4)
+  run(register_process_near_${alloc} 120 ${counts} ${settings} --set SLIPRING_ALLOC=${alloc} --want "zero_copy + pushed > staged && imports == 0 && mapped > 0"
+    -- ${process} 3 cuda 300)
 endforeach()
 run(register_process_virtual 120 ${counts} ${settings} --want "staged == 0 && zero_copy + pushed == 24 && mapped == 12" -- ${process} 3 virtual 4)
 # Also memory to which the program has given its own device access only: it is mapped anew for the peers.

@@ -6,17 +6,28 @@ endforeach()
 
 set(connect ${fault_sh} --set SLIPRING_MIN_BYTES=0)
 
-# Ranks of one process: no copy may tie another device's context (SOFTGPU_TIES), whatever memory the buffers are. cudaMalloc memory is never read in
-# place by another device of its process; ncclMemAlloc's is.
+# Ranks of one process: no copy may tie another device's context (SOFTGPU_TIES), whatever memory the buffers are. All are read and written in place;
+# cudaMalloc memory where its device has given access, which NCCL takes at its first call (with SOFTGPU_NCCL_CONNECT=0 it does not).
+set(staged --has "\"event\":\"summary\".*\"zero_copy\":0,\"pushed\":0,")
+set(placed --hasnt "\"event\":\"summary\".*\"zero_copy\":0,\"pushed\":0,")
 foreach(protocol pull put)
+  set(near ${connect} --set SOFTGPU_TIES=1 --set SLIPRING_PROTOCOL=${protocol} --set SLIPRING_ALLOC=all --set SLIPRING_ALLOC_MIN=4K
+    --has "\"event\":\"substitute\"")
   foreach(memory cudamalloc nccl)
-    set(place --has "\"event\":\"summary\".*\"zero_copy\":0,\"pushed\":0,")
-    if(memory STREQUAL nccl)
-      set(place --hasnt "\"event\":\"summary\".*\"zero_copy\":0,\"pushed\":0,")
-    endif()
-    run(connect_threads_ahead_${protocol}_${memory} 120 ${connect} --set SOFTGPU_TIES=1 --set SLIPRING_PROTOCOL=${protocol} --set SLIPRING_ALLOC=all
-      --set SLIPRING_ALLOC_MIN=4K ${place} --has "\"event\":\"substitute\"" PROCESSES 1 LAUNCH --seconds 60 PLAY connect_threads ahead 3 ${memory})
+    run(connect_threads_ahead_${protocol}_${memory} 120 ${near} ${placed} PROCESSES 1 LAUNCH --seconds 60 PLAY connect_threads ahead 3 ${memory})
   endforeach()
+  foreach(words in_place apart even anew registered "in_place,apart" "even,shard=65536" "apart,anew,shard=4099")
+    string(REPLACE "," ";" list "${words}")
+    string(MAKE_C_IDENTIFIER ${words} case)
+    run(connect_threads_${case}_${protocol} 120 ${near} ${placed} PROCESSES 1 LAUNCH --seconds 60 PLAY connect_threads ahead 3 ${list} ENV TEST_RACE=1)
+  endforeach()
+  set(apart --set SOFTGPU_NCCL_CONNECT=0)
+  run(connect_threads_no_access_${protocol} 120 ${near} ${apart} ${staged} --has "\"event\":\"not_shared\".*has no access" PROCESSES 1 LAUNCH --seconds 60 PLAY connect_threads ahead 3)
+  run(connect_threads_early_${protocol} 120 ${near} ${apart} ${staged} PROCESSES 1 LAUNCH --seconds 60 PLAY connect_threads ahead 3 early)
+  run(connect_threads_late_${protocol} 120 ${near} ${apart} ${placed} PROCESSES 1 LAUNCH --seconds 60 PLAY connect_threads ahead 3 late)
+  run(connect_threads_twice_${protocol} 120 ${near} ${apart} ${placed} PROCESSES 1 LAUNCH --seconds 60 PLAY connect_threads ahead 3 late twice)
+  run(connect_threads_ended_${protocol} 120 ${near} ${placed} PROCESSES 1 LAUNCH --seconds 60 PLAY connect_threads ahead 3 ended)
+  run(connect_threads_ended_anew_${protocol} 120 ${near} ${placed} PROCESSES 1 LAUNCH --seconds 60 PLAY connect_threads exact 3 ended anew)
   run(connect_threads_mixed_ahead_${protocol} 120 ${connect} --set SOFTGPU_TIES=1 --set SLIPRING_PROTOCOL=${protocol} --has "\"event\":\"substitute\""
     --hasnt communicator_failed PROCESSES 2 LAUNCH --seconds 60 PLAY connect_threads ahead 2 nccl)
 endforeach()
@@ -118,9 +129,20 @@ run(connect_slots_killed 120 ${4k} --has "\"event\":\"slots_refused\".*\"reason\
 
 # Mutants: without one of the checks, the test that is about it fails.
 set(fails sh -c "! \"$@\" >/dev/null 2>&1" sh)
-run(connect_near_cumemalloc_caught 60 WITH connect_near_cumemalloc ${fails} ${connect} --set SOFTGPU_TIES=1 --set SLIPRING_PROTOCOL=pull
-  --set SLIPRING_ALLOC=all --set SLIPRING_ALLOC_MIN=4K --has "\"event\":\"summary\".*\"zero_copy\":0,\"pushed\":0," PROCESSES 1 LAUNCH --seconds 10
-  PLAY connect_threads ahead 3 cudamalloc)
+set(near ${fails} ${connect} --set SOFTGPU_TIES=1 --set SLIPRING_ALLOC=all --set SLIPRING_ALLOC_MIN=4K --set SLIPRING_PROTOCOL=)
+foreach(case "pulled pull" "unasked pull" "refused pull late" "taken pull ended" "kept pull late twice")
+  separate_arguments(words UNIX_COMMAND "${case}")
+  list(POP_FRONT words mutant protocol)
+  set(set "")
+  if(mutant MATCHES "unasked|refused|kept")
+    set(set --set SOFTGPU_NCCL_CONNECT=0)
+  endif()
+  if(mutant STREQUAL refused)
+    list(APPEND set ${placed})
+  endif()
+  run(connect_near_${mutant}_caught 60 WITH connect_near_${mutant} ${near}${protocol} ${set} PROCESSES 1 LAUNCH --seconds 15
+    PLAY connect_threads ahead 3 ${words} ENV RANKS_ALARM=10)
+endforeach()
 run(connect_imports_not_forgotten_caught 60 WITH connect_imports_not_forgotten ${fails} ${connect} --set SLIPRING_ALLOC=all PROCESSES 2
   LAUNCH --seconds 10 PLAY connect_reset imports)
 run(connect_reset_not_seen_caught 60 WITH connect_reset_not_seen ${fails} ${connect} --set SOFTGPU_SAME_PRIMARY=1 PROCESSES 2 LAUNCH --seconds 10
