@@ -276,18 +276,28 @@ static CUstream own_stream(const struct slr_ring *ring, const struct slr_gather 
     return g->wanted == SLR_WANTS_NOTHING ? ring->tail : ring->own;
 }
 
+static bool any_by_kernel(const struct slr_ring *ring, const struct slr_gather *g)
+{
+    for (int step = 1; step < ring->nranks; step++) {
+        const int owner = owner_at(ring, step);
+        if (slr_source_of(g, owner) != SLR_FROM_SLOT && g->route[owner].from_kind == SLR_MEMORY_NEAR)
+            return true;
+    }
+    return ring->recorded; /* perhaps */
+}
+
 /* The driver's kernel takes all multiprocessors, and one that copies peers' shards stands behind it; ours is
  * as fast where both ends are aligned alike. */
-static bool leaves_room(const struct slr_ring *ring, CUdeviceptr to, CUdeviceptr from)
+static bool leaves_room(const struct slr_ring *ring, const struct slr_gather *g, CUdeviceptr to, CUdeviceptr from)
 {
-    return ring->code && (to - from) % 16 == 0;
+    return ring->code && (to - from) % 16 == 0 && any_by_kernel(ring, g);
 }
 
 static enum slr_status copy_own(struct slr_ring *ring, const struct slr_gather *g, CUdeviceptr from, CUstream on)
 {
     const CUdeviceptr to = slr_gather_own(g, ring->rank);
     slr_timing_mark(ring->now.timing, SLR_TRACK_APP, on);
-    SLR_TRY(leaves_room(ring, to, from) ? slr_copy(ring->code, on, to, from, g->plan.shard)
+    SLR_TRY(leaves_room(ring, g, to, from) ? slr_copy(ring->code, on, to, from, g->plan.shard)
                                         : SLR_CU(cuMemcpyAsync, to, from, g->plan.shard, on));
     slr_timing_did(ring->now.timing, SLR_TRACK_APP, on, SLR_SPAN_OWN, -1, -1, g->plan.shard);
     ring->now.own_copied = on == ring->tail ? ring->now.finished : ring->now.owned;

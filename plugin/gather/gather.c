@@ -156,10 +156,11 @@ static enum slr_status run_ring(const struct slr_call *call, const struct slr_pl
                                 struct slr_gather *g, struct slr_route *route)
 {
     struct slr_ring *ring = &call->comm->lane->ring;
-    slr_transfer_owner(call, send, route);
+    const bool by_engines = g->wanted != SLR_WANTS_NOTHING;
+    slr_transfer_owner(call, send, by_engines, route);
     slr_expect_begin(call, send);
     SLR_TRY(slr_ring_begin(ring, g)); /* what this rank gives */
-    slr_transfer_reader(call, recv, route);
+    slr_transfer_reader(call, recv, by_engines, route);
     return slr_ring_finish(ring, g); /* what it takes */
 }
 

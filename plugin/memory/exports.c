@@ -147,6 +147,12 @@ struct slr_remote_place slr_exported_place(struct slr_comm *c, const struct slr_
                                                    : (struct slr_remote_place){0};
 }
 
+bool slr_exported_near(struct slr_comm *c, int peer, struct slr_remote_place place)
+{
+    const int i = slr_exports_own(c, place.generation);
+    return i >= 0 && slr_exports_near(c, peer, &slr_exports_get(c, c->rank, i)->export);
+}
+
 static const struct slr_exported_mapped *find_mapped(const struct slr_comm *c, int peer, uint64_t generation, int *i)
 {
     const struct slr_exported_mapped *all = c->exports->mapped[peer];

@@ -117,6 +117,9 @@ void slr_exports_launching(struct slr_comm *c, bool launching);
 struct slr_remote_place slr_exported_place(struct slr_comm *c, const struct slr_place *at, size_t skip, size_t bytes,
                                            int peer, uint64_t call);
 
+/* Whether `peer` copies what slr_exported_place() has given by a kernel. */
+bool slr_exported_near(struct slr_comm *c, int peer, struct slr_remote_place place);
+
 /* The address on this rank's device of a place that `peer` has named, and its kind; 0: this communicator has failed. */
 CUdeviceptr slr_exported_mapped(struct slr_comm *c, int peer, struct slr_remote_place place, enum slr_memory *kind);
 

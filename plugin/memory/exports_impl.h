@@ -23,6 +23,12 @@ static inline bool slr_exports_stands(const struct slr_exported *e, uint64_t gen
     return atomic_load(&e->state) == SLR_EXPORTED_OPEN && atomic_load(&e->generation) == generation;
 }
 
+/* Memory of cuMemAlloc of another rank of this process: there is nothing to map, and kernels copy it. */
+static inline bool slr_exports_near(const struct slr_comm *c, int peer, const struct slr_export *e)
+{
+    return e->kind != SLR_EXPORT_DESCRIPTORS && slr_shared_same_process(&c->shared, peer);
+}
+
 /* Under the lock: the block's index among this rank's exports, -1: none; its registration, NULL: none. */
 int slr_exports_own(const struct slr_comm *c, uint64_t generation);
 struct slr_exported_registered *slr_exports_registered(struct slr_comm *c, uint64_t generation);

@@ -23,12 +23,6 @@ static struct slr_import_key key_of(const struct slr_comm *c, int peer, uint64_t
         .process = c->shared.control->post[peer].process, .generation = generation, .device = c->shared.device};
 }
 
-/* Memory of cuMemAlloc of another rank of this process: there is nothing to map. */
-static bool is_near(const struct slr_comm *c, int peer, const struct slr_export *e)
-{
-    return slr_shared_same_process(&c->shared, peer) && e->kind != SLR_EXPORT_DESCRIPTORS;
-}
-
 static bool may_reach(const struct slr_comm *c, uint64_t generation)
 {
     return c->lane->ring.code && slr_access_use(generation);
@@ -41,7 +35,7 @@ static enum slr_import_result open_export(const struct slr_comm *c, int peer, co
                                           uint64_t generation, const struct slr_pieces *pieces, CUdeviceptr *base)
 {
     const struct slr_import_key key = key_of(c, peer, generation);
-    if (is_near(c, peer, e)) {
+    if (slr_exports_near(c, peer, e)) {
         *base = e->base;
         if (may_reach(c, generation))
             return SLR_IMPORT_OK;
@@ -78,7 +72,7 @@ static bool mapped(struct slr_comm *c, int peer, int i, uint64_t generation, CUd
         c->exports->mapped[peer][i] = (struct slr_exported_mapped){.generation = generation,
                                                                    .base = base,
                                                                    .kind = virtual               ? SLR_MEMORY_VIRTUAL
-                                                                           : is_near(c, peer, e) ? SLR_MEMORY_NEAR
+                                                                           : slr_exports_near(c, peer, e) ? SLR_MEMORY_NEAR
                                                                                                  : SLR_MEMORY_PLAIN};
     if (use)
         note_past(c->exports, peer, e, generation);
@@ -121,7 +115,7 @@ static void look_at_export(struct slr_comm *c, int peer, int i)
      * device has got access to the other one's memory. */
     if (said & SLR_ACK_REFUSED) {
         if (stands && said == (generation | SLR_ACK_REFUSED) &&
-            !(is_near(c, peer, &e->export) && may_reach(c, generation)))
+            !(slr_exports_near(c, peer, &e->export) && may_reach(c, generation)))
             return;
         atomic_store(ack, 0);
     }

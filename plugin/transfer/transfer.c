@@ -179,7 +179,15 @@ static void owner_second(struct slr_comm *c, int peer, struct slr_remote_place m
         route->delivery = SLR_CORRECTED;
 }
 
-void slr_transfer_owner(const struct slr_call *call, const struct slr_place *send, struct slr_route *route)
+static struct slr_remote_place owner_place(const struct slr_call *call, const struct slr_place *send, int peer,
+                                           bool by_engines)
+{
+    const struct slr_remote_place p = slr_exported_place(call->comm, send, 0, call->shard, peer, call->number);
+    return by_engines && p.generation && slr_exported_near(call->comm, peer, p) ? (struct slr_remote_place){0} : p;
+}
+
+void slr_transfer_owner(const struct slr_call *call, const struct slr_place *send, bool by_engines,
+                        struct slr_route *route)
 {
     struct slr_comm *c = call->comm;
     /* Until slr_exports_end: who revokes an export meanwhile reckons with this call's naming it. */
@@ -187,7 +195,7 @@ void slr_transfer_owner(const struct slr_call *call, const struct slr_place *sen
     for (int step = 1; step < c->nranks; step++) {
         int peer = (c->rank + step) % c->nranks;
         /* Generation 0 when the peer has not mapped the block that `send` is in. */
-        struct saying mine = {.place = slr_exported_place(c, send, 0, call->shard, peer, call->number)}, theirs;
+        struct saying mine = {.place = owner_place(call, send, peer, by_engines)}, theirs;
         if (publish(call, peer, true, mine, &theirs))
             route[peer].delivery = mine.place.generation ? SLR_ZERO_COPY : SLR_BY_SLOT;
         else
@@ -213,7 +221,7 @@ static CUdeviceptr readable(const struct slr_call *call, int peer, struct slr_re
 }
 
 /* What a reader says. That shard of the receive buffer is for this owner alone to write. */
-static struct saying reader_saying(const struct slr_call *call, int peer, const struct slr_place *recv,
+static struct saying reader_saying(const struct slr_call *call, int peer, const struct slr_place *recv, bool by_engines,
                                    CUdeviceptr *from, enum slr_memory *kind)
 {
     struct slr_comm *c = call->comm;
@@ -227,6 +235,8 @@ static struct saying reader_saying(const struct slr_call *call, int peer, const 
     mine.expected = slr_expected_place(call, peer, call->why == SLR_R_GRAPH);
     if (mine.expected.generation)
         *from = readable(call, peer, &mine.expected, kind);
+    if (by_engines && *kind == SLR_MEMORY_NEAR)
+        *from = 0;
     return *from ? mine : (struct saying){0};
 }
 
@@ -248,7 +258,8 @@ static void reader_second(struct slr_comm *c, int peer, const struct saying *the
         route->source = SLR_FROM_PLACE;
 }
 
-void slr_transfer_reader(const struct slr_call *call, const struct slr_place *recv, struct slr_route *route)
+void slr_transfer_reader(const struct slr_call *call, const struct slr_place *recv, bool by_engines,
+                         struct slr_route *route)
 {
     struct slr_comm *c = call->comm;
     slr_exports_hold(c);
@@ -258,7 +269,7 @@ void slr_transfer_reader(const struct slr_call *call, const struct slr_place *re
         CUdeviceptr from = 0;
         if (c->expect) {
             learn(call, peer);
-            mine = reader_saying(call, peer, recv, &from, &route[peer].from_kind);
+            mine = reader_saying(call, peer, recv, by_engines, &from, &route[peer].from_kind);
         }
         if (publish(call, peer, false, mine, &theirs))
             reader_first(c, &mine, from, &route[peer]);

@@ -51,9 +51,13 @@ bool slr_transfer_put(const struct slr_comm *c);
 
 /* This rank's part in the descriptors of a call that has its number, under the communicator's lock:
  * first as the owner, for all peers, then, behind slr_expect_begin() and slr_ring_begin() (exports.h,
- * slr_exported_readable), as the reader. `send` and `recv` say where the buffers lie. Fills `route`. */
-void slr_transfer_owner(const struct slr_call *call, const struct slr_place *send, struct slr_route *route);
-void slr_transfer_reader(const struct slr_call *call, const struct slr_place *recv, struct slr_route *route);
+ * slr_exported_readable), as the reader. `send` and `recv` say where the buffers lie. Fills `route`.
+ * `by_engines`: a GEMM is expected to run beside it, which a kernel that copies would hold up more than a
+ * staging copy does (docs/measurements.md): what only kernels may copy is not named. */
+void slr_transfer_owner(const struct slr_call *call, const struct slr_place *send, bool by_engines,
+                        struct slr_route *route);
+void slr_transfer_reader(const struct slr_call *call, const struct slr_place *recv, bool by_engines,
+                         struct slr_route *route);
 
 /* ---- expect.c ---- */
 

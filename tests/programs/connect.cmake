@@ -127,7 +127,14 @@ run(connect_slots_refused 120 ${4k} --has "\"event\":\"slots_refused\".*\"crank\
 run(connect_slots_killed 120 ${4k} --has "\"event\":\"slots_refused\".*\"reason\":\"peer_died\",\"peer\":1" PROCESSES 3 LAUNCH --seconds 60 --end 1 kill
   PLAY connect_slots killed 4096)
 
+# Of what a GEMM takes in parts, shards are staged: kernels that copy them would take its multiprocessors.
+set(beside ${run_sh} --set SLIPRING_MIN_BYTES=0 --set SLIPRING_ALLOC=all --set SLIPRING_ALLOC_MIN=4K --set SLIPRING_FLOP_PER_BYTE=0
+  --has "\"event\":\"summary\".*\"fused\":[1-9].*\"staged\":[1-9][0-9]+,\"zero_copy\":[1-9]")
+set(gemms --threads 2 --m 64 --n 64 --k 256 --iters 12 --warmup 12 --check full)
+run(connect_threads_gemm 120 ${beside} -- $<TARGET_FILE:ag_gemm> ${gemms})
+
 # Mutants: without one of the checks, the test that is about it fails.
+run(connect_near_beside_caught 120 WITH connect_near_beside sh -c "! \"$@\" >/dev/null 2>&1" sh ${beside} -- $<TARGET_FILE:ag_gemm> ${gemms})
 set(fails sh -c "! \"$@\" >/dev/null 2>&1" sh)
 set(near ${fails} ${connect} --set SOFTGPU_TIES=1 --set SLIPRING_ALLOC=all --set SLIPRING_ALLOC_MIN=4K --set SLIPRING_PROTOCOL=)
 foreach(case "pulled pull" "unasked pull" "refused pull late" "taken pull ended" "kept pull late twice")
