@@ -240,10 +240,17 @@ static cublasStatus_t redo(struct slr_ring *ring, CUstream stream, const struct 
     return r;
 }
 
-static enum slr_status await_vacated(struct slr_ring *ring, CUstream stream)
+/* What the parts write may be what the shard has moved out of. Staging is done by the driver's kernels,
+ * which come behind a GEMM that has begun; then all ranks would wait for that. */
+static enum slr_status await_before_parts(struct slr_ring *ring, const struct slr_gather *g)
 {
-    SLR_TRY(slr_ring_wait_own(ring, stream));
-    slr_timing_did(ring->now.timing, SLR_TRACK_APP, stream, SLR_SPAN_WAIT, ring->rank, 0, 0);
+    if (!g->vacated && !ring->now.stages)
+        return SLR_OK;
+    if (g->vacated)
+        SLR_TRY(slr_ring_wait_own(ring, g->stream));
+    if (ring->now.stages)
+        SLR_TRY(slr_ring_wait_staged(ring, g->stream));
+    slr_timing_did(ring->now.timing, SLR_TRACK_APP, g->stream, SLR_SPAN_WAIT, ring->rank, 0, 0);
     return SLR_OK;
 }
 
@@ -259,8 +266,7 @@ cublasStatus_t slr_gemm_fused(struct slr_ring *ring, const struct slr_gather *g,
     if (!all_ready(begin, gemm, split))
         return CUBLAS_STATUS_NOT_SUPPORTED;
     slr_timing_mark(ring->now.timing, SLR_TRACK_APP, g->stream);
-    /* What the parts write may be what the shard has moved out of. */
-    if (g->vacated && await_vacated(ring, g->stream) != SLR_OK)
+    if (await_before_parts(ring, g) != SLR_OK)
         return CUBLAS_STATUS_EXECUTION_FAILED;
     while (r == CUBLAS_STATUS_SUCCESS && slr_parts_next(&walk, &part)) {
         r = compute(ring, g, gemm, &walk, &part, *parts);

@@ -298,7 +298,7 @@ static enum slr_status copy_own(struct slr_ring *ring, const struct slr_gather *
     const CUdeviceptr to = slr_gather_own(g, ring->rank);
     slr_timing_mark(ring->now.timing, SLR_TRACK_APP, on);
     SLR_TRY(leaves_room(ring, g, to, from) ? slr_copy(ring->code, on, to, from, g->plan.shard)
-                                        : SLR_CU(cuMemcpyAsync, to, from, g->plan.shard, on));
+                                           : SLR_CU(cuMemcpyAsync, to, from, g->plan.shard, on));
     slr_timing_did(ring->now.timing, SLR_TRACK_APP, on, SLR_SPAN_OWN, -1, -1, g->plan.shard);
     ring->now.own_copied = on == ring->tail ? ring->now.finished : ring->now.owned;
     return on == ring->tail ? SLR_OK : SLR_CU(cuEventRecord, ring->now.owned, on);
@@ -352,11 +352,12 @@ enum slr_status slr_ring_begin(struct slr_ring *ring, const struct slr_gather *g
     SLR_TRY(slr_ring_begin_streams(ring, sends, !slr_ring_in_place(ring, g) && own_stream(ring, g) == ring->own));
     if (g->vacated)
         SLR_TRY(vacate(ring, g, sends));
+    ring->now.stages = stages && g->wanted != SLR_WANTS_NOTHING && !ring->recorded;
     if (ring->recorded)
         return slr_record_staging(ring, g);
     for (uint32_t piece = 0; stages && piece < pieces_ahead(&g->plan); piece++)
         SLR_TRY(stage(ring, g, first + piece, piece));
-    return SLR_OK;
+    return ring->now.stages ? SLR_CU(cuEventRecord, ring->now.staged, ring->publish) : SLR_OK;
 }
 
 /* ---- the end of a gather ---- */

@@ -79,12 +79,14 @@ struct slr_arrival {
     CUevent finished;   /* all that it does is over */
     CUevent owned;      /* its own shard is there: copied, or added up */
     CUevent own_copied; /* its own shard is copied; not where it was in place */
+    CUevent staged;     /* as many pieces as there are slots for are there; recorded if `stages` */
     CUevent settled;
     CUevent settling;     /* what it has expected is settled; NULL: nothing */
     CUevent *chunk_event; /* [chunk * (nranks - 1) + step - 1] */
     uint32_t chunk_events;
     uint32_t chunks;           /* of one of its shards */
     bool whole, once;          /* shards are copied whole, the last chunk's event stands for all; of all shards */
+    bool stages;               /* for a peer, and parts of a GEMM are expected */
     bool early;                /* somebody waits for a chunk that is not the last of its shard */
     bool carrying;             /* slr_ring_carry has been called */
     bool restated;             /* `finished` has been recorded behind all of the carrier's events */
@@ -270,6 +272,9 @@ bool slr_ring_in_place(const struct slr_ring *ring, const struct slr_gather *g);
 
 /* Makes `stream` wait for the copy of the own shard, which is not in place or moves there. */
 enum slr_status slr_ring_wait_own(struct slr_ring *ring, CUstream stream);
+
+/* Where ring->now.stages: makes `stream` wait for as many pieces of the staging as there are slots for. */
+enum slr_status slr_ring_wait_staged(struct slr_ring *ring, CUstream stream);
 
 /* Makes `stream` wait until chunk `q` of the shard that arrives at step `step` (1 .. nranks - 1)
  * has been copied, at least. Notes in ring->now.early whether that was worth a chunk. */

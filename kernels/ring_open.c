@@ -60,6 +60,8 @@ static enum slr_status open_arrival(struct slr_arrival *a)
 {
     if (!a->owned)
         SLR_TRY(SLR_CU(cuEventCreate, &a->owned, CU_EVENT_DISABLE_TIMING));
+    if (!a->staged)
+        SLR_TRY(SLR_CU(cuEventCreate, &a->staged, CU_EVENT_DISABLE_TIMING));
     if (!a->settled)
         SLR_TRY(SLR_CU(cuEventCreate, &a->settled, CU_EVENT_DISABLE_TIMING));
     return a->finished ? SLR_OK : SLR_CU(cuEventCreate, &a->finished, CU_EVENT_DISABLE_TIMING);
@@ -100,6 +102,7 @@ static void destroy_stream(CUstream *s)
 static void close_arrival(struct slr_arrival *a)
 {
     destroy_event(&a->owned);
+    destroy_event(&a->staged);
     destroy_event(&a->settled);
     destroy_event(&a->finished);
     for (uint32_t i = 0; i < a->chunk_events; i++)

@@ -148,6 +148,11 @@ enum slr_status slr_ring_wait_own(struct slr_ring *ring, CUstream stream)
     return SLR_CU(cuStreamWaitEvent, stream, ring->now.own_copied, 0);
 }
 
+enum slr_status slr_ring_wait_staged(struct slr_ring *ring, CUstream stream)
+{
+    return SLR_CU(cuStreamWaitEvent, stream, ring->now.staged, 0);
+}
+
 enum slr_status slr_ring_wait_chunk(struct slr_ring *ring, CUstream stream, uint32_t q, int step)
 {
     if (ring->now.settling)

@@ -222,11 +222,13 @@ if [ $all = 1 ]; then
     few+=('zero_(turnover|turnover_pressure|alloc_off_one|grow|settle|many_comms|late_.*|free_in_flight|vanish|leak)_put(_.*)?')
     # Places are one thread's, and these are long; the driver's other answer for the same question.
     few+=('symmetry_(bounded|more)' register_books_cuMemExportToShareableHandle 'memory_(random-sizes|churn|ipc)_off')
+    # All cases of order once more, on streams of other contexts: half a minute of waits each.
+    few+=('form_contexts_(streams|current)')
     few+=('bench_.*' '(form|memory|e2e_gather|e2e_fuse|e2e_workspace|scatter_nccl|race_free)_(.*_)?plain(_.*)?')
     # Programs and parts that have one thread: AddressSanitizer's alone. (What reports are made of, other tests run as well.)
     # So are most kinds of fuzzed programs: the optimised library has the two that have something of all.
     once=('(report|docs)_.*' tuner_broken)
-    once+=('fuzz_short_(scatter|fp8|pools|later(_plan)?|plan_[0-9]+)')
+    once+=('fuzz_short_(scatter|fp8|pools|contexts_(plan|current|foreign)|later(_plan)?|plan_[0-9]+)')
     once+=('unit_(ring_order|reduce|reduce_check|reduce_source|gemm_parts|intervals|trials|tune_write)')
     # Nor scripts and documents, which have no compiled code of ours.
     few+=('structure.*' 'package_.*' 'docs_(architecture|prose|links|log)' 'ptx_.*' 'gpu\.frameworks_table.*' launcher spdx)
@@ -274,13 +276,13 @@ if [ $all = 1 ]; then
     leave_out+=('form_graphs_off_cu.*' '.*_one_lane_[12]' form_graphs_turns_4 'scatter_graphs-wrong_.*')
     # Forms of GEMMs: what threads could do wrong does not depend on them.
     leave_out+=('e2e_fuse_(narrow|refused|lt)_.*')
-    step "tests, TSan" run_tests gcc thread -LE "slow|race"
+    step "tests, TSan" run_tests gcc thread -LE "slow|race" -j $((4 * jobs))
     # What has passed under both sanitizers is not run a third time, nor what has one thread and has passed under
     # AddressSanitizer: the optimised library and tools are seen by all others, mostly the same programs with other numbers of
     # ranks. Without --all it runs.
     mapfile -t leave_out < <(passed_before)
     step "build" await_beside
-    step "tests" run_tests gcc "" -j $((4 * jobs)) # they wait more: for processes that are killed, and modelled times
+    step "tests" run_tests gcc "" -j $((7 * jobs)) # they wait more: for processes that are killed, and modelled times
     printf '%s\n' "$details" "${results[@]}"
 else
     step "tests" build_and_run_tests "$compiler" "$sanitize"

@@ -20,6 +20,9 @@ foreach(protocol pull put)
 endforeach()
 # Fused on the stream of the call and on another one; joined; groups; several communicators; ranks that are threads.
 run(trace_fused 120 ${trace_sh} --ended fused -- --set SLIPRING_CHUNKS=5 -- $<TARGET_FILE:fuse> 4 bn ENV ${trace})
+# With a slow memory, so that the staging takes its time.
+set(fused_staged --ended fused -- --set SOFTGPU_TIMING=1 --set SOFTGPU_HBM_GBS=0.01 --set SLIPRING_ZERO_COPY=off -- $<TARGET_FILE:fuse> 2 bn ENV ${trace})
+run(trace_fused_staged 120 ${trace_sh} ${fused_staged})
 run(trace_fused_by_event 120 ${trace_sh} --ended fused -- -- $<TARGET_FILE:fuse> 3 other-stream ENV ${trace})
 run(trace_fused_lt 120 ${trace_sh} --ended fused -- -- $<TARGET_FILE:fuse_lt> 2 bn-bias ENV ${trace})
 run(trace_fused_moved 120 ${trace_sh} --ended fused --calls ring=3 -- --set SLIPRING_ALLOC_MIN=1 --set SLIPRING_PROTOCOL=pull
@@ -191,6 +194,7 @@ endif()
 run(trace_mutant_stale_base 120 MUTANT trace_stale_base ${trace_sh} -- -- $<TARGET_FILE:gather_matrix> 3 2000000 ENV ${trace})
 run(trace_mutant_not_queried 120 MUTANT trace_not_queried ${trace_sh} -- -- ${calls} 2 flood 20 ENV ${trace})
 run(trace_mutant_group_not_turned 120 MUTANT trace_group_not_turned ${trace_sh} ${each_of_group} ENV ${trace})
+run(trace_mutant_not_staged 120 MUTANT trace_not_staged ${trace_sh} ${fused_staged})
 run(trace_mutant_no_pull 120 MUTANT trace_no_pull ${trace_sh} -- -- ${calls} 3 mixed ENV ${trace})
 run(trace_mutant_origin_counts 120 MUTANT trace_origin_counts ${trace_sh} -- -- $<TARGET_FILE:fuse> 3 other-stream ENV ${trace})
 run(trace_mutant_numbered_twice 120 MUTANT trace_numbered_twice ${trace_sh} -- -- ${calls} 2 mixed ENV ${trace})

@@ -23,6 +23,7 @@ import sys
 
 from trace_scatters import check_scatter, check_scatter_across
 
+SLOTS = 2 # staging slots of a rank
 ROUNDING = 2000  # ns: two times of one clock, which are floats of milliseconds
 bad = []
 
@@ -119,7 +120,9 @@ def check_end(where, g, pull):
     expect([s["piece"] for s in gemms] == list(range(len(gemms))) and gemms, where, "not all parts of the GEMM")
     for a, b in zip(gemms, gemms[1:]):
         expect(a["end"] <= b["begin"] + ROUNDING, where, "parts of a GEMM overlap")
+    ahead = [s["end"] for s in select(g["spans_of"], "publish", "stage") if s["piece"] < SLOTS]
     for w in waits:
+        expect(w["peer"] != g["crank"] or w["end"] + ROUNDING >= max(ahead, default=0), where, "a part came before the first pieces were staged")
         last = max((p["end"] for p in pull.get(w["peer"], {}).values() if chunk_of(g, p) <= w["piece"]), default=0)
         expect(w["end"] + ROUNDING >= last, where, f"a part did not wait for its chunk: {w}")
 
