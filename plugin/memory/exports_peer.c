@@ -69,11 +69,12 @@ static bool mapped(struct slr_comm *c, int peer, int i, uint64_t generation, CUd
     slr_exports_hold(c);
     const bool use = !(virtual && c->exports->plain_only[peer]);
     if (use)
-        c->exports->mapped[peer][i] = (struct slr_exported_mapped){.generation = generation,
-                                                                   .base = base,
-                                                                   .kind = virtual               ? SLR_MEMORY_VIRTUAL
-                                                                           : slr_exports_near(c, peer, e) ? SLR_MEMORY_NEAR
-                                                                                                 : SLR_MEMORY_PLAIN};
+        c->exports->mapped[peer][i] =
+            (struct slr_exported_mapped){.generation = generation,
+                                         .base = base,
+                                         .kind = virtual                        ? SLR_MEMORY_VIRTUAL
+                                                 : slr_exports_near(c, peer, e) ? SLR_MEMORY_NEAR
+                                                                                : SLR_MEMORY_PLAIN};
     if (use)
         note_past(c->exports, peer, e, generation);
     slr_exports_release(c);
