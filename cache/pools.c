@@ -311,6 +311,16 @@ static bool supported(void)
            slr_real.cuEventQuery;
 }
 
+static bool always(void)
+{
+    return slr_get(SLR_S_ALLOC) == SLR_ALLOC_ALL;
+}
+
+void slr_pools_install(void)
+{
+    atomic_store(&slr_pools_credited, always());
+}
+
 /* Under the lock. */
 static bool give_credit(struct pool *p, size_t bytes)
 {
@@ -388,8 +398,13 @@ static bool is_served(struct request *q)
     if (q->device < 0 || (!q->pool && slr_real.cuDeviceGetMemPool(&q->pool, q->device) != CUDA_SUCCESS))
         return false;
     slr_block_lock();
-    const bool known = is_known(q);
+    bool known = is_known(q);
     slr_block_unlock();
+    if (!known && always() && meet(q->pool, q->device, q->bytes)) {
+        slr_block_lock();
+        known = is_known(q);
+        slr_block_unlock();
+    }
     return known && is_of(q->stream, q->ctx) && !slr_block_capturing() && !slr_stream_may_capture(q->stream);
 }
 
@@ -455,6 +470,8 @@ static size_t spend(const struct request *q)
     const struct pool *p = find_pool(q->pool);
     struct credit *c = is_plain(p) && p->classes ? &p->classes[slr_class_index(q->bytes)] : NULL;
     const size_t want = slr_block_new_size(q->device, q->bytes);
+    if (c && !c->credit && always() && slr_now_ms() >= c->closed_until)
+        c->credit = 1;
     if (c && c->credit && fits_budget(q, want, budget) && slr_block_leaving(q->device, q->bytes) < MOST_LEAVING) {
         c->credit--;
         c->made++;
@@ -494,11 +511,18 @@ static CUdeviceptr make(const struct request *q)
     return base;
 }
 
+/* As for cuMemAlloc, the first request may say whose the blocks are. */
+static bool ours(void)
+{
+    if (always())
+        slr_block_own();
+    return slr_block_ours();
+}
+
 bool slr_pool_serve(CUdeviceptr *out, size_t bytes, CUmemoryPool pool, CUstream stream)
 {
     struct request q = {.bytes = bytes, .pool = pool, .stream = stream == CU_STREAM_LEGACY ? NULL : stream};
-    if (!out || bytes == 0 || bytes > SLR_CLASS_MAX || slr_guard != 0 || !slr_block_ours() || !supported() ||
-        !is_served(&q))
+    if (!out || bytes == 0 || bytes > SLR_CLASS_MAX || slr_guard != 0 || !ours() || !supported() || !is_served(&q))
         return false;
     struct slr_block *b = find_block(&q);
     const CUdeviceptr base = b ? hand_out(b, &q) : make(&q);

@@ -12,6 +12,9 @@
  *   credit 0 --a request of the class, and no block fits--> the driver's
  *   any --the driver has no memory for a new block--> 0, and closed for 10 s
  *
+ * With SLIPRING_ALLOC=all a request needs no gather that has met the pool: credit is as good as
+ * endless, but where a class is closed.
+ *
  * Whatever shares a size with what is gathered takes blocks, too; so a class gets as many as the
  * program has in use at once, in a few calls, and no more: none is made while four of the class
  * leave (below), as the host may be far ahead, nor for more than may be kept (docs/memory.md).
@@ -52,6 +55,9 @@ static inline bool slr_pools_any(void)
 {
     return __builtin_expect(atomic_load_explicit(&slr_pools_credited, memory_order_relaxed), 0);
 }
+
+/* Before anything is allocated: with SLIPRING_ALLOC=all the first request may be served. */
+void slr_pools_install(void);
 
 /* A gather has met memory at `p` that is no block. True: a pool's, which has got credit. Calls the
  * driver. */

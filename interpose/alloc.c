@@ -267,6 +267,7 @@ static void install_cache(void)
 {
     /* Read once: the hook compares with it at every allocation. */
     threshold = slr_get(SLR_S_ALLOC_MIN);
+    slr_pools_install();
     SLR_INSTALL(cuMemAlloc_v2);
     SLR_INSTALL(cuMemFree_v2);
     SLR_INSTALL(cuMemGetInfo_v2);

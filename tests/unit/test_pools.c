@@ -69,9 +69,9 @@ static CUresult enable_peer(CUcontext ctx, unsigned flags)
     return CUDA_SUCCESS;
 }
 
-static void begin(const char *budget, size_t capacity)
+static void begin_in(const char *mode, const char *budget, size_t capacity)
 {
-    fake_start("collective", budget, capacity);
+    fake_start(mode, budget, capacity);
     world.current = world.met = first;
     world.stream_ctx = fake_primary(0);
     slr_real.cuDeviceGetMemPool = current_pool;
@@ -81,6 +81,11 @@ static void begin(const char *budget, size_t capacity)
     slr_real.cuMemGetAddressRange = address_range;
     slr_real.cuPointerGetAttribute = pointer_attribute;
     slr_real.cuCtxEnablePeerAccess = enable_peer;
+}
+
+static void begin(const char *budget, size_t capacity)
+{
+    begin_in("collective", budget, capacity);
 }
 
 static bool meet(CUmemoryPool pool, size_t bytes)
@@ -154,6 +159,30 @@ Test(pools, what_a_gather_has_met_gets_one_block_and_then_as_many_again)
     cr_assert_eq(serve(20 * M, NULL, fake_stream), 0, "another size");
 }
 
+Test(pools, with_mode_all_the_first_requests_are_served)
+{
+    begin_in("all", "1G", 1000 * M);
+    slr_pools_install();
+    cr_assert(slr_pools_any());
+    for (int i = 0; i < 70; i++)
+        cr_assert(serve(10 * M, i % 2 ? first : NULL, fake_stream));
+    cr_assert_eq(serve(10 * M, foreign, fake_stream), 0);
+    cr_assert_eq(stats().async, 70);
+    world.stream_ctx = NULL;
+    cr_assert_eq(serve(10 * M, NULL, fake_stream), 0, "of another context");
+}
+
+Test(pools, with_mode_all_without_memory_the_request_is_the_drivers_for_a_while)
+{
+    begin_in("all", "1G", 25 * M);
+    CUdeviceptr q;
+    cr_assert(serve(10 * M, NULL, fake_stream));
+    cr_assert_eq(slr_real.cuMemAlloc(&q, 10 * M), CUDA_SUCCESS);
+    const int allocs = fake.allocs;
+    cr_assert(serve(10 * M, NULL, fake_stream) == 0 && serve(10 * M, NULL, fake_stream) == 0);
+    cr_assert_eq(fake.allocs, allocs + 1, "it is not tried again soon");
+}
+
 Test(pools, what_is_small_or_no_pools_is_not_met)
 {
     begin("1G", 100 * M);
@@ -165,8 +194,7 @@ Test(pools, what_is_small_or_no_pools_is_not_met)
 
 Test(pools, mode_off_serves_nothing)
 {
-    begin("1G", 100 * M);
-    setenv("SLIPRING_ALLOC", "off", 1);
+    begin_in("off", "1G", 100 * M);
     cr_assert(!meet(first, 10 * M));
 }
 
