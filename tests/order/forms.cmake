@@ -141,6 +141,10 @@ set(foreign_only --has "\"event\":\"substitute\"" --hasnt "\"event\":\"pass\"|co
 foreach(n 2 3)
   run(form_context_${n} 120 ${form} --set SLIPRING_FLOP_PER_BYTE=0 ${ring_only}
     EACH forms_order ${context_looks},context-record-primary,context-wait,context-wait-green,context-gemm,context-gemm-event ${n} ENV TEST_RACE=1)
+  run(form_context_gemm_${n} 120 ${form} --set SLIPRING_FLOP_PER_BYTE=0 ${ring_only} --has "\"event\":\"fused\""
+    EACH forms_order context-gemm-wait ${n} ENV TEST_RACE=1)
+  run(form_context_sum_${n} 120 ${form} --set SLIPRING_ALL_REDUCE=always ${ring_only} --hasnt "\"event\":\"pass\""
+    EACH forms_order context-sum-wait ${n} ENV TEST_RACE=1)
   run(form_foreign_${n} 120 ${foreign} ${foreign_only} EACH forms_order list-foreign ${n} ENV TEST_RACE=1)
 endforeach()
 run(form_context_fused 120 ${form} --set SLIPRING_FLOP_PER_BYTE=0 ${ring_only} --has "\"event\":\"fused\""
@@ -163,6 +167,8 @@ run(form_mutant_context_not_entered 300 MUTANT context_not_entered ${foreign} EA
 run(form_mutant_context_not_left 300 MUTANT context_not_left ${foreign} EACH forms_order foreign-see,foreign-overwrite,foreign-sync 2)
 run(form_mutant_context_one_default 300 MUTANT context_one_default ${foreign} EACH forms_order default-of-green,default-of-created 2)
 run(form_mutant_context_not_stood 300 MUTANT context_not_stood ${caught} EACH forms_order context-sync,context-record-green,context-wait-green 2)
+run(form_mutant_context_gemm_not_stood 300 MUTANT context_gemm_not_stood ${caught} EACH forms_order context-gemm-wait 2 ENV TEST_RACE=1)
+run(form_mutant_context_sum_not_stood 300 MUTANT context_sum_not_stood ${caught} --set SLIPRING_ALL_REDUCE=always EACH forms_order context-sum-wait 2)
 run(form_mutant_context_other_default 300 MUTANT context_other_default ${foreign} EACH forms_order default-of-either 2)
 
 # ---- a thread that waits for room in a queue ----

@@ -135,13 +135,29 @@ static void record_primary(struct look *l)
     await_event(l);
 }
 
-/* What comes to the other green context is behind all of the first one's. */
-static void wait_green(struct look *l)
+/* A stream of the other green context, behind all of the first one. */
+static CUstream behind_green(struct look *l)
 {
     CUstream behind;
     DRIVER(cuGreenCtxStreamCreate(&behind, green[1], CU_STREAM_NON_BLOCKING, 0));
     DRIVER(cuGreenCtxRecordEvent(green[0], (CUevent)l->event));
     DRIVER(cuGreenCtxWaitEvent(green[1], (CUevent)l->event));
+    return behind;
+}
+
+static void wait_green(struct look *l)
+{
+    CUstream behind = behind_green(l);
+    see(l, l->g.recv, (cudaStream_t)behind);
+    DRIVER(cuStreamDestroy(behind));
+}
+
+/* Behind a GEMM that may run in parts: what is sent is free then. */
+static void gemm_wait_green(struct look *l)
+{
+    gemm_identity(l, l->g.recv, l->s);
+    CUstream behind = behind_green(l);
+    CUDA(cudaMemsetAsync(l->g.send, 0x77, SHARD, (cudaStream_t)behind));
     see(l, l->g.recv, (cudaStream_t)behind);
     DRIVER(cuStreamDestroy(behind));
 }
@@ -154,6 +170,37 @@ static void wait_named(struct look *l)
     DRIVER(cuCtxWaitEvent(of_green[1], (CUevent)l->event));
     see(l, l->g.recv, (cudaStream_t)behind);
     DRIVER(cuStreamDestroy(behind));
+}
+
+/* Of ones, as many as there are ranks; seen behind all of a green context, or on its own stream. */
+static void sum_behind(struct look *l, bool green_waits)
+{
+    const size_t count = SHARD / sizeof(float);
+    float *host = (float *)(void *)l->g.host;
+    CUstream behind = (CUstream)l->s;
+    see(l, l->g.recv, l->s);
+    for (size_t i = 0; i < count; i++)
+        host[i] = 1;
+    if (l->late)
+        hold(l->s, 40);
+    CUDA(cudaMemcpyAsync(l->side, host, SHARD, cudaMemcpyHostToDevice, l->s));
+    NCCL(ncclAllReduce(l->side, l->side, count, ncclFloat, ncclSum, l->comm, l->s));
+    if (green_waits)
+        behind = behind_green(l);
+    CUDA(cudaMemcpyAsync(host, l->side, SHARD, cudaMemcpyDeviceToHost, (cudaStream_t)behind));
+    CUDA(cudaStreamSynchronize((cudaStream_t)behind));
+    if (green_waits)
+        DRIVER(cuStreamDestroy(behind));
+    for (size_t i = 0; i < count; i++)
+        if (host[i] != (float)l->g.nranks) {
+            wrong("rank %d: sum %zu is %f", l->g.rank, i, (double)host[i]);
+            return;
+        }
+}
+
+static void sum_wait_green(struct look *l)
+{
+    sum_behind(l, true);
 }
 
 /* Of the context that has the stream, as PyTorch has one for the time of its streams. */
@@ -185,8 +232,10 @@ const struct order_case order_context_cases[] = {
      .quiet = true},
     {.name = "context-wait", .look = wait_named, .stream = STREAM_GREEN, .quiet = true},
     {.name = "context-wait-green", .look = wait_green, .stream = STREAM_GREEN},
+    {.name = "context-sum-wait", .look = sum_wait_green, .stream = STREAM_GREEN},
     {.name = "context-gemm", .look = gemm_current, .stream = STREAM_GREEN, .floats = true, .quiet = true},
     {.name = "context-gemm-event", .look = gemm_event, .stream = STREAM_GREEN, .floats = true, .quiet = true},
+    {.name = "context-gemm-wait", .look = gemm_wait_green, .stream = STREAM_GREEN, .floats = true, .quiet = true},
     {.name = NULL},
 };
 
@@ -278,25 +327,9 @@ static void default_of_either(struct look *l)
     see(l, l->g.recv, 0);
 }
 
-/* Of ones, as many as there are ranks. */
 static void sum(struct look *l)
 {
-    const size_t count = SHARD / sizeof(float);
-    float *host = (float *)(void *)l->g.host;
-    see_it(l);
-    for (size_t i = 0; i < count; i++)
-        host[i] = 1;
-    if (l->late)
-        hold(l->s, 40);
-    CUDA(cudaMemcpyAsync(l->side, host, SHARD, cudaMemcpyHostToDevice, l->s));
-    NCCL(ncclAllReduce(l->side, l->side, count, ncclFloat, ncclSum, l->comm, l->s));
-    CUDA(cudaMemcpyAsync(host, l->side, SHARD, cudaMemcpyDeviceToHost, l->s));
-    CUDA(cudaStreamSynchronize(l->s));
-    for (size_t i = 0; i < count; i++)
-        if (host[i] != (float)l->g.nranks) {
-            wrong("rank %d: sum %zu is %f", l->g.rank, i, (double)host[i]);
-            return;
-        }
+    sum_behind(l, false);
 }
 
 const struct order_case order_foreign_cases[] = {
