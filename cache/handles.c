@@ -47,10 +47,10 @@ static void make_handle(struct slr_block *b)
     }
 }
 
-bool slr_export_block(uint64_t generation, struct slr_export *out)
+bool slr_export_block(uint64_t generation, int device, struct slr_export *out)
 {
     struct slr_block b;
-    if (!copy_of_block(generation, &b))
+    if (!copy_of_block(generation, &b) || b.device != device)
         return false;
     *out = (struct slr_export){.base = b.base, .size = b.size, .kind = SLR_EXPORT_DESCRIPTORS};
     if (b.kind == SLR_BLOCK_VIRTUAL)

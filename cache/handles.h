@@ -24,9 +24,10 @@ struct slr_export {
     CUipcMemHandle handle; /* SLR_EXPORT_HANDLE */
 };
 
-/* False: it can not be exported (the log says why, once for each reason). One thread at a time; the
- * caller has pinned the block. */
-bool slr_export_block(uint64_t generation, struct slr_export *out);
+/* False: it can not be exported (the log says why, once for each reason), or is not memory of that device: where ranks
+ * share a process, an address that one of them has unmapped may be another's. One thread at a time; the caller has pinned
+ * the block. */
+bool slr_export_block(uint64_t generation, int device, struct slr_export *out);
 
 bool slr_export_virtual(uint64_t generation); /* it will be by descriptors */
 

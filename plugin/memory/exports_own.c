@@ -187,7 +187,8 @@ static void publish(struct slr_comm *c, const struct candidate *x, int i)
 {
     struct slr_exported *e = slr_exports_get(c, c->rank, i);
     struct slr_export export = {0};
-    bool pinned = slr_block_pin(x->generation), exported = pinned && slr_export_block(x->generation, &export);
+    bool pinned = slr_block_pin(x->generation);
+    bool exported = pinned && slr_export_block(x->generation, c->shared.device, &export);
     slr_exports_hold(c);
     const bool may = !slr_reach_doubtful(); /* else the next tick takes it back */
     if (exported && may) {

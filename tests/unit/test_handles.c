@@ -169,11 +169,12 @@ Test(handles, a_block_is_exported_once)
     fake_ipc_start();
     cr_assert_eq(slr_block_alloc(&p, 4 * M), CUDA_SUCCESS);
     uint64_t generation = slr_block_find(p).generation;
-    cr_expect(slr_export_block(generation, &a) && slr_export_block(generation, &b));
+    cr_expect(slr_export_block(generation, 0, &a) && slr_export_block(generation, 0, &b));
     cr_expect_eq(drv.gets, 1);
     cr_expect_eq(slr_counters.exports, 1);
     cr_expect_eq(memcmp(&a, &b, sizeof a), 0);
-    cr_expect_not(slr_export_block(generation + 1, &a));
+    cr_expect_not(slr_export_block(generation + 1, 0, &a));
+    cr_expect_not(slr_export_block(generation, 1, &a), "it is another device's");
 }
 
 Test(handles, what_is_not_exportable_is_asked_once)
@@ -183,8 +184,8 @@ Test(handles, what_is_not_exportable_is_asked_once)
     fake_ipc_start();
     drv.legacy = 0;
     cr_assert_eq(slr_block_alloc(&p, 4 * M), CUDA_SUCCESS);
-    cr_expect_not(slr_export_block(slr_block_find(p).generation, &e));
+    cr_expect_not(slr_export_block(slr_block_find(p).generation, 0, &e));
     drv.legacy = 1;
-    cr_expect_not(slr_export_block(slr_block_find(p).generation, &e));
+    cr_expect_not(slr_export_block(slr_block_find(p).generation, 0, &e));
     cr_expect_eq(drv.gets, 0);
 }
