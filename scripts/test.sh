@@ -220,15 +220,17 @@ if [ $all = 1 ]; then
     few+=('e2e_trials_(two_comms|event|duel_ranks|tuned)')
     # Where owners write is the correction of where readers read, and in every test with unlike ranks.
     few+=('zero_(turnover|turnover_pressure|alloc_off_one|grow|settle|many_comms|late_.*|free_in_flight|vanish|leak)_put(_.*)?')
+    few+=('connect_threads_.*_put(_.*)?')
     # Places are one thread's, and these are long; the driver's other answer for the same question.
     few+=('symmetry_(bounded|more)' register_books_cuMemExportToShareableHandle 'memory_(random-sizes|churn|ipc)_off')
     # All cases of order once more, on streams of other contexts: half a minute of waits each.
     few+=('form_contexts_(streams|current)')
     few+=('bench_.*' '(form|memory|e2e_gather|e2e_fuse|e2e_workspace|scatter_nccl|race_free)_(.*_)?plain(_.*)?')
+    # Of fuzzed programs those that have something of all; all kinds are in the plain tests, with the race oracle.
+    few+=('fuzz_short_(scatter|fp8|later(_plan)?|contexts(_.*)?)')
     # Programs and parts that have one thread: AddressSanitizer's alone. (What reports are made of, other tests run as well.)
-    # So are most kinds of fuzzed programs: the optimised library has the two that have something of all.
     once=('(report|docs)_.*' tuner_broken)
-    once+=('fuzz_short_(scatter|fp8|pools|contexts_(plan|current|foreign)|later(_plan)?|plan_[0-9]+)')
+    once+=('fuzz_short_(pools|plan_[0-9]+)')
     once+=('unit_(ring_order|reduce|reduce_check|reduce_source|gemm_parts|intervals|trials|tune_write)')
     # Nor scripts and documents, which have no compiled code of ours.
     few+=('structure.*' 'package_.*' 'docs_(architecture|prose|links|log)' 'ptx_.*' 'gpu\.frameworks_table.*' launcher spdx)
@@ -264,7 +266,7 @@ if [ $all = 1 ]; then
     leave_out+=('scatter_graphs_(fused|one_lane|off|strict|untried)' 'scatter_tried_unlike_.*' 'scatter_(verify_)?mixed')
     leave_out+=('e2e_kept_(scatter|ranks|unwritable)' 'scatter_(look|unlike)_.*' 'e2e_gather_(4|8)' e2e_trials_2)
     # The lists that reduce-scatters have there, with ranks that are threads; what differs is the device's.
-    leave_out+=('scatter_all_(all-sizes|changed|forms|graphs|graphs-wrong|group|one_lane|reuse|small|tried|wrong)(_.*)?')
+    leave_out+=('scatter_all_(all-sizes|changed|copy|forms|graphs|graphs-wrong|group|look|one_lane|reuse|small|tried|unlike|wrong)(_.*)?')
     # Long ones, whose threads others have; a model of time.
     leave_out+=('form_graphs_soak-kept_.*' form_graphs_unmapped-grows_3 form_graphs_far-behind_processes form_order_timing)
     # Copies and sums of an all-reduce in place go on beside each other when the waits between them have been let go of.
