@@ -108,7 +108,7 @@ run_tests() {
 # them, as patterns.
 passed_before() {
     local alone
-    alone=$(IFS='|' && printf '%s' "${once[*]}")
+    alone=$(IFS='|' && printf '%s' "${once[*]}|${enough[*]}")
     {
         comm -12 "$SLR_ROOT/build-address/passed" "$SLR_ROOT/build-thread/passed"
         grep -xE "$alone" "$SLR_ROOT/build-address/passed"
@@ -209,7 +209,7 @@ fi
 python=$(python3 -c 'import sys; print(sys.executable)')
 [ "$(command -v python3)" -ef "$python" ] || PATH=$(dirname "$python"):$PATH
 
-results=() failed="" summary="" failing="" details="" leave_out=() once=() # regular expressions of whole names of tests
+results=() failed="" summary="" failing="" details="" leave_out=() once=() enough=() # regular expressions of whole names of tests
 if [ $all = 1 ]; then
     step "format" check_format
     step "build, ASan and UBSan" build_tests gcc address
@@ -231,6 +231,9 @@ if [ $all = 1 ]; then
     # Programs and parts that have one thread: AddressSanitizer's alone. (What reports are made of, other tests run as well.)
     once=('(report|docs)_.*' tuner_broken)
     once+=('fuzz_short_(pools|plan_[0-9]+)')
+    # What needs no other run behind AddressSanitizer's: lists whose like is in the plain tests (reduce-scatters), and what reads
+    # what was written.
+    enough=('scatter_all_.*' 'scatter_verify_.*' 'tools_(doctor|closing|interrupt|verify|bundle)(_.*)?' 'trace_(scatter|graph|reduce)_.*')
     once+=('unit_(ring_order|reduce|reduce_check|reduce_source|gemm_parts|intervals|trials|tune_write)')
     # Nor scripts and documents, which have no compiled code of ours.
     few+=('structure.*' 'package_.*' 'docs_(architecture|prose|links|log)' 'ptx_.*' 'gpu\.frameworks_table.*' launcher spdx)
@@ -284,7 +287,7 @@ if [ $all = 1 ]; then
     # ranks. Without --all it runs.
     mapfile -t leave_out < <(passed_before)
     step "build" await_beside
-    step "tests" run_tests gcc "" -j $((7 * jobs)) # they wait more: for processes that are killed, and modelled times
+    step "tests" run_tests gcc "" -j $((6 * jobs)) # they wait more: for processes that are killed, and modelled times
     printf '%s\n' "$details" "${results[@]}"
 else
     step "tests" build_and_run_tests "$compiler" "$sanitize"
