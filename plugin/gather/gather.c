@@ -156,7 +156,7 @@ static enum slr_status run_ring(const struct slr_call *call, const struct slr_pl
                                 struct slr_gather *g, struct slr_route *route)
 {
     struct slr_ring *ring = &call->comm->lane->ring;
-    const bool by_engines = g->wanted != SLR_WANTS_NOTHING;
+    const bool by_engines = ring->code && g->wanted != SLR_WANTS_NOTHING;
     slr_transfer_owner(call, send, by_engines, route);
     slr_expect_begin(call, send);
     SLR_TRY(slr_ring_begin(ring, g)); /* what this rank gives */
