@@ -80,9 +80,8 @@ static enum slr_status correct_peer(struct slr_ring *ring, const struct slr_gath
     slr_memops_wait(&m, slr_dflag(ring, SLR_FLAG_DONE, ring->rank, peer), last);
     SLR_TRY(slr_memops_put(ring, &m, ring->publish));
     did(ring, SLR_SPAN_WAIT, peer, 0, 0);
-    SLR_TRY(g->route[peer].to_kind == SLR_MEMORY_NEAR
-                ? slr_copy(ring->code, ring->publish, g->route[peer].to, g->send, g->plan.shard)
-                : SLR_CU(cuMemcpyAsync, g->route[peer].to, g->send, g->plan.shard, ring->publish));
+    SLR_TRY(slr_ring_copy(ring, ring->publish, g->route[peer].to_kind == SLR_MEMORY_NEAR, g->route[peer].to, g->send,
+                          g->plan.shard));
     did(ring, SLR_SPAN_PUSH, peer, 0, g->plan.shard);
     slr_memops_say_ready(&m, ring, peer, slr_ready_value(last, 1));
     return slr_memops_put(ring, &m, ring->publish);
@@ -162,10 +161,9 @@ static enum slr_status end_chunk(struct slr_ring *ring, const struct slr_gather 
                : SLR_OK;
 }
 
-/* By none while it is recorded: its place is not known yet. */
-static bool by_engine(const struct slr_route *route)
+static bool by_kernel(const struct slr_gather *g, int owner)
 {
-    return route->from && route->from_kind != SLR_MEMORY_NEAR;
+    return slr_source_of(g, owner) != SLR_FROM_SLOT && g->route[owner].from_kind == SLR_MEMORY_NEAR;
 }
 
 /* Some bytes of an owner's shard, which end piece `seq`; none where it is expected nowhere. */
@@ -176,13 +174,11 @@ static enum slr_status pull(struct slr_ring *ring, const struct slr_gather *g, u
     CUdeviceptr to = g->recv + (size_t)owner * g->plan.shard + at;
     const struct slr_slots *slots = &ring->slots[g->plan.slots];
     CUdeviceptr from = way == SLR_FROM_SLOT ? slots->at[owner] + slr_slot_at(slots, seq) : g->route[owner].from + at;
-    if (way == SLR_FROM_SLOT || by_engine(&g->route[owner])) {
-        SLR_TRY(SLR_CU(cuMemcpyAsync, to, from, bytes, ring->pull));
-    } else if (ring->recorded) {
+    if (ring->recorded) {
         SLR_TRY(slr_record_copy(ring, ring->pull, owner, SLR_NODE_PULLS, g->recv + (size_t)owner * g->plan.shard, at,
                                 bytes));
-    } else if (g->route[owner].from) {
-        SLR_TRY(slr_copy(ring->code, ring->pull, to, from, bytes));
+    } else if (way == SLR_FROM_SLOT || g->route[owner].from) {
+        SLR_TRY(slr_ring_copy(ring, ring->pull, by_kernel(g, owner), to, from, bytes));
     } else {
         return SLR_OK;
     }
@@ -278,11 +274,9 @@ static CUstream own_stream(const struct slr_ring *ring, const struct slr_gather 
 
 static bool any_by_kernel(const struct slr_ring *ring, const struct slr_gather *g)
 {
-    for (int step = 1; step < ring->nranks; step++) {
-        const int owner = owner_at(ring, step);
-        if (slr_source_of(g, owner) != SLR_FROM_SLOT && g->route[owner].from_kind == SLR_MEMORY_NEAR)
+    for (int step = 1; step < ring->nranks; step++)
+        if (by_kernel(g, owner_at(ring, step)))
             return true;
-    }
     return ring->recorded; /* perhaps */
 }
 
@@ -297,8 +291,7 @@ static enum slr_status copy_own(struct slr_ring *ring, const struct slr_gather *
 {
     const CUdeviceptr to = slr_gather_own(g, ring->rank);
     slr_timing_mark(ring->now.timing, SLR_TRACK_APP, on);
-    SLR_TRY(leaves_room(ring, g, to, from) ? slr_copy(ring->code, on, to, from, g->plan.shard)
-                                           : SLR_CU(cuMemcpyAsync, to, from, g->plan.shard, on));
+    SLR_TRY(slr_ring_copy(ring, on, leaves_room(ring, g, to, from), to, from, g->plan.shard));
     slr_timing_did(ring->now.timing, SLR_TRACK_APP, on, SLR_SPAN_OWN, -1, -1, g->plan.shard);
     ring->now.own_copied = on == ring->tail ? ring->now.finished : ring->now.owned;
     return on == ring->tail ? SLR_OK : SLR_CU(cuEventRecord, ring->now.owned, on);

@@ -139,8 +139,7 @@ static enum slr_status add_copy(struct slr_ring *ring, CUstream stream, const st
     const CUdeviceptr own = copy->own + copy->at;
     const bool takes = slr_recorded_takes(copy->way);
     const CUdeviceptr to = takes ? own : other, from = takes ? other : own;
-    SLR_TRY(copy->kind == SLR_MEMORY_NEAR ? slr_copy(ring->code, stream, to, from, some)
-                                          : SLR_CU(cuMemcpyAsync, to, from, some, stream));
+    SLR_TRY(slr_ring_copy(ring, stream, copy->kind == SLR_MEMORY_NEAR, to, from, some));
     struct slr_recorded_node *node = add_node(ring->recorded, stream);
     if (!node)
         return SLR_NOMEM;

@@ -64,6 +64,13 @@ enum slr_status slr_copy(const struct slr_reduce *r, CUstream stream, CUdevicept
 enum slr_status slr_copy_set(const struct slr_reduce *r, CUgraphExec exec, CUgraphNode node, CUdeviceptr to,
                              CUdeviceptr from, size_t bytes);
 
+/* `near`: SLR_MEMORY_NEAR, or what is to leave multiprocessors to such copies. Else as the driver copies. */
+static inline enum slr_status slr_ring_copy(const struct slr_ring *ring, CUstream stream, bool near, CUdeviceptr to,
+                                            CUdeviceptr from, size_t bytes)
+{
+    return near ? slr_copy(ring->code, stream, to, from, bytes) : SLR_CU(cuMemcpyAsync, to, from, bytes, stream);
+}
+
 /* ---- the reduce-scatter: ring_scatter.c ---- */
 
 /* Some bytes of one shard of `send`. */

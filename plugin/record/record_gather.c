@@ -84,11 +84,12 @@ static enum slr_status agree(struct slr_comm *c, const struct slr_recorded_gathe
                             .why = SLR_R_GRAPH};
     const struct slr_place send = slr_block_find((CUdeviceptr)(uintptr_t)g->send);
     const struct slr_place recv = slr_block_find((CUdeviceptr)(uintptr_t)g->recv);
+    const bool by_engines = c->lane->ring.code && g->nodes.parts;
     call.number = ++c->substituted;
-    slr_transfer_owner(&call, &send, g->nodes.parts, route);
+    slr_transfer_owner(&call, &send, by_engines, route);
     slr_ring_number(&c->lane->ring, gather);
     slr_expect_begin(&call, &send);
-    slr_transfer_reader(&call, &recv, g->nodes.parts, route);
+    slr_transfer_reader(&call, &recv, by_engines, route);
     slr_ring_expects(&c->lane->ring, gather);
     return slr_recorded_fits(&g->nodes, route, c->rank, c->nranks) ? SLR_OK : SLR_PEER;
 }
