@@ -204,6 +204,15 @@ static bool is_latest(const struct slr_ordered *o, CUstream stream)
     return here(o, stream) && !o->noted;
 }
 
+/* Of a graph, whose operations are in the body of a conditional node perhaps, and do not run: the next one waits, too. */
+static enum slr_status before_launch(struct slr_comm *c, CUstream stream)
+{
+    const bool behind = c->lane->order->nccl_behind;
+    const enum slr_status s = before_nccl(c, stream);
+    c->lane->order->nccl_behind = behind;
+    return s;
+}
+
 static enum slr_status after_nccl(struct slr_comm *c, CUstream stream)
 {
     struct slr_order *o = c->lane->order;
@@ -246,6 +255,11 @@ static void under_lock(struct slr_comm *c, CUstream stream,
 void slr_order_before_nccl(struct slr_comm *c, CUstream stream)
 {
     under_lock(c, stream, before_nccl);
+}
+
+void slr_order_before_launch(struct slr_comm *c, CUstream stream)
+{
+    under_lock(c, stream, before_launch);
 }
 
 void slr_order_after_nccl(struct slr_comm *c, CUstream stream)

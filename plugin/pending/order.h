@@ -91,6 +91,9 @@ bool slr_order_elsewhere(const struct slr_lane *lane, CUstream stream);
 void slr_order_before_nccl(struct slr_comm *c, CUstream stream);
 void slr_order_after_nccl(struct slr_comm *c, CUstream stream);
 
+/* Before the launch of a graph that holds such operations; behind it as behind them. */
+void slr_order_before_launch(struct slr_comm *c, CUstream stream);
+
 /* Under the communicator's lock: streams may end unseen from now on (base/real.h). Records what is late. */
 void slr_order_note(struct slr_comm *c);
 

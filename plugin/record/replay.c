@@ -240,7 +240,7 @@ void slr_graph_enters(CUgraphExec exec, CUstream stream)
     struct slr_graph_holds holds = {.at = 0};
     for (struct slr_comm *c; (c = slr_graph_next_comm(exec, &holds)) != NULL; slr_comm_put(c))
         if (!order_away(c, slr_stream_name(stream, false), true))
-            slr_order_before_nccl(c, slr_stream_name(stream, false));
+            slr_order_before_launch(c, slr_stream_name(stream, false));
 }
 
 void slr_graph_runs(CUgraphExec exec, CUstream stream)
