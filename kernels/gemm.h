@@ -92,6 +92,8 @@ struct slr_gemm_split {
     size_t col_bytes;
     int64_t other;         /* C's size along the other operand; of a batch, of all its matrices */
     int64_t rows;          /* the gathered operand's, as stored: k, or of summands C's size along it */
+    int64_t first;         /* columns of the operand before the gathered ones, which are some of it; else 0 */
+    bool some;             /* they are */
     int64_t quantum;       /* parts begin at multiples of it, a power of two */
     const char *attribute; /* for which there is no split, or NULL */
     double pace;           /* gemm_parts.h; from here on the caller's: slr_gemm_split_find leaves them alone */
@@ -199,7 +201,8 @@ bool slr_gemm_block_ready(const struct slr_gemm *gemm, int64_t col, int64_t cols
  *   0   when cuBLAS does not take the first part, or has no algorithm for one: nothing was computed
  *       and the stream is not joined. The caller joins it and runs the whole.
  *   1   SLR_GEMM_REDONE: cuBLAS refused a later part. The stream was joined, the whole ran, and the
- *       status is what the application gets (gemm_fused.c).
+ *       status is what the application gets (gemm_fused.c). Where the gather is some of the operand (split->some)
+ *       the whole is the caller's to run.
  *   2.. otherwise; an error is CUDA's then: the ring could not be joined */
 #define SLR_GEMM_REDONE 1
 cublasStatus_t slr_gemm_fused(struct slr_ring *ring, const struct slr_gather *g, const struct slr_gemm *gemm,

@@ -64,6 +64,7 @@ static void cut_sum(const struct slr_gemm *gemm, bool on_a, int64_t col, struct 
 static struct slr_gemm cut(const struct slr_gemm *gemm, const struct slr_gemm_split *split, int64_t col, int64_t cols)
 {
     struct slr_gemm part = *gemm;
+    col += split->first;
     size_t operand = (size_t)col * split->col_bytes;
     size_t elem_c = slr_gemm_type_bytes(gemm->ctype);
     const void **gathered = split->on_a ? &part.a : &part.b;
@@ -86,7 +87,7 @@ static struct slr_gemm cut(const struct slr_gemm *gemm, const struct slr_gemm_sp
 /* By how many rows or columns of C a part lies behind its beginning. */
 static int64_t moved(const struct slr_gemm_split *split, int64_t col)
 {
-    return split->sums ? 0 : col;
+    return split->sums ? 0 : split->first + col;
 }
 
 cublasStatus_t slr_gemm_part(const struct slr_gemm *gemm, const struct slr_gemm_split *split, int64_t col, int64_t cols)

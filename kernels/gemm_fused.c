@@ -189,9 +189,12 @@ static bool read_from_send(const struct slr_ring *ring, const struct slr_gather 
 
 /* Makes the stream wait for what the part reads of the own shard, where it has to. `alone`: it
  * reads nothing else. */
-static enum slr_status await_own(struct slr_ring *ring, const struct slr_gather *g, bool alone, bool on_a,
-                                 struct slr_gemm *gemm)
+static enum slr_status await_own(struct slr_ring *ring, const struct slr_gather *g, uint32_t chunk, bool alone,
+                                 bool on_a, struct slr_gemm *gemm)
 {
+    if (g->arrives)
+        return SLR_CU(cuStreamWaitEvent, g->stream, g->arrives[(slr_plan_chunk_end(&g->plan, chunk) - 1) / g->arrival],
+                      0);
     if (slr_ring_in_place(ring, g) || (alone && read_from_send(ring, g, on_a, gemm)))
         return SLR_OK;
     return slr_ring_wait_own(ring, g->stream);
@@ -209,7 +212,7 @@ static enum slr_status await(struct slr_ring *ring, const struct slr_gather *g, 
         SLR_TRY(slr_ring_wait_chunk(ring, g->stream, *chunk, step));
         *peer = (ring->rank + step) % ring->nranks;
     }
-    return slr_part_reads(walk, part, 0, &own) ? await_own(ring, g, *peer < 0, walk->split.on_a, gemm) : SLR_OK;
+    return slr_part_reads(walk, part, 0, &own) ? await_own(ring, g, own, *peer < 0, walk->split.on_a, gemm) : SLR_OK;
 }
 
 static cublasStatus_t compute(struct slr_ring *ring, const struct slr_gather *g, const struct slr_gemm *whole,
@@ -280,7 +283,8 @@ cublasStatus_t slr_gemm_fused(struct slr_ring *ring, const struct slr_gather *g,
         return CUBLAS_STATUS_EXECUTION_FAILED;
     /* The join stands before it, so the whole GEMM finds the whole gather. */
     if (r != CUBLAS_STATUS_SUCCESS) {
-        r = redo(ring, g->stream, gemm, split, begin, *parts, r);
+        if (!split->some)
+            r = redo(ring, g->stream, gemm, split, begin, *parts, r);
         *parts = SLR_GEMM_REDONE;
     }
     return r;

@@ -232,6 +232,8 @@ enum slr_reason slr_gemm_split_find(const struct slr_gemm *gemm, const struct sl
 {
     int64_t cols = 0, ld = 0;
     out->quantum = 1;
+    out->first = 0;
+    out->some = false;
     out->attribute = NULL;
     enum slr_reason r = find_operand(gemm, (uintptr_t)g->recv, out, &cols, &ld);
     if (r != SLR_R_FUSED)

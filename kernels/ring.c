@@ -118,6 +118,46 @@ static void offer(const struct slr_ring *ring, const struct slr_gather *g, struc
         slr_memops_say_ready(m, ring, peer, slr_ready_value(last, way == SLR_AS_EXPECTED));
 }
 
+/* ---- a shard that arrives in pieces ---- */
+
+/* Of chunk `q`: when all of it has arrived. */
+static CUevent arrival_of(const struct slr_gather *g, uint32_t q)
+{
+    return g->arrives[(slr_plan_chunk_end(&g->plan, q) - 1) / g->arrival];
+}
+
+static uint32_t chunk_last(const struct slr_plan *p, uint32_t q)
+{
+    const uint32_t end = (q + 1) * p->group;
+    return (end < p->pieces ? end : p->pieces) - 1;
+}
+
+/* To those that read it where it lies: the chunk that ends with the piece has arrived. */
+static enum slr_status offer_chunk(struct slr_ring *ring, const struct slr_gather *g, uint32_t seq, bool last)
+{
+    struct slr_memops m;
+    m.count = 0;
+    for (int step = 1; step < ring->nranks; step++) {
+        const int peer = owner_at(ring, step);
+        const enum slr_delivery way = slr_delivery_to(g, peer);
+        if (reads_in_place(way))
+            slr_memops_say_ready(&m, ring, peer, slr_ready_value(seq, last && way == SLR_AS_EXPECTED));
+    }
+    return slr_memops_put(ring, &m, ring->publish);
+}
+
+/* What an owner does for a piece: says that it is there, when it is, or copies it to the slot. */
+static enum slr_status give(struct slr_ring *ring, const struct slr_gather *g, uint32_t first, uint32_t piece,
+                            bool stages)
+{
+    if (g->arrives && piece % g->plan.group == 0)
+        SLR_TRY(SLR_CU(cuStreamWaitEvent, ring->publish, arrival_of(g, piece / g->plan.group), 0));
+    if (stages)
+        SLR_TRY(stage(ring, g, first + piece, piece));
+    return g->arrives && ends_chunk(&g->plan, piece) ? offer_chunk(ring, g, first + piece, piece + 1 == g->plan.pieces)
+                                                     : SLR_OK;
+}
+
 /* Says what is to be read here, then waits until all owners have their first piece, so that all ranks
  * begin together. */
 static enum slr_status meet(struct slr_ring *ring, const struct slr_gather *g, uint32_t first, uint32_t last)
@@ -125,11 +165,15 @@ static enum slr_status meet(struct slr_ring *ring, const struct slr_gather *g, u
     struct slr_memops m;
     m.count = 0;
     slr_timing_mark(ring->now.timing, SLR_TRACK_PULL, ring->pull);
-    for (int step = 1; step < ring->nranks; step++)
-        offer(ring, g, &m, owner_at(ring, step), last);
+    uint32_t in_place = last;
+    if (__builtin_expect(g->arrives != NULL, 0))
+        in_place = first + chunk_last(&g->plan, 0);
+    else
+        for (int step = 1; step < ring->nranks; step++)
+            offer(ring, g, &m, owner_at(ring, step), last);
     for (int step = 1; step < ring->nranks; step++) {
         int owner = owner_at(ring, step);
-        uint32_t piece = slr_source_of(g, owner) == SLR_FROM_SLOT ? first : last;
+        uint32_t piece = slr_source_of(g, owner) == SLR_FROM_SLOT ? first : in_place;
         slr_memops_await_ready(&m, ring, owner, slr_ready_value(piece, 0));
     }
     SLR_TRY(slr_memops_put(ring, &m, ring->pull));
@@ -140,10 +184,9 @@ static enum slr_status meet(struct slr_ring *ring, const struct slr_gather *g, u
 /* ---- one piece ---- */
 
 /* Before the copy, where slr_ring_finish's wait for the first piece does not say enough. */
-static enum slr_status await_owner(struct slr_ring *ring, const struct slr_gather *g, uint32_t seq, uint32_t piece,
-                                   int owner)
+static enum slr_status await_owner(struct slr_ring *ring, uint32_t seq, uint32_t piece, int owner)
 {
-    if (slr_source_of(g, owner) == SLR_FROM_SLOT && piece > 0) {
+    if (piece > 0) {
         struct slr_memops m;
         m.count = 0;
         slr_timing_mark(ring->now.timing, SLR_TRACK_PULL, ring->pull);
@@ -190,7 +233,7 @@ static enum slr_status pull(struct slr_ring *ring, const struct slr_gather *g, u
 static enum slr_status pull_from_slot(struct slr_ring *ring, const struct slr_gather *g, uint32_t seq, uint32_t piece,
                                       int owner)
 {
-    SLR_TRY(await_owner(ring, g, seq, piece, owner));
+    SLR_TRY(await_owner(ring, seq, piece, owner));
     SLR_TRY(pull(ring, g, seq, owner, slr_plan_piece_begin(&g->plan, piece), slr_plan_piece_bytes(&g->plan, piece)));
     return SLR_CU(cuStreamWriteValue32, ring->pull, slr_dflag(ring, SLR_FLAG_DONE, owner, ring->rank), seq,
                   CU_STREAM_WRITE_VALUE_DEFAULT);
@@ -200,6 +243,8 @@ static enum slr_status pull_from_slot(struct slr_ring *ring, const struct slr_ga
 static enum slr_status pull_chunk(struct slr_ring *ring, const struct slr_gather *g, uint32_t seq, uint32_t q,
                                   int owner)
 {
+    if (g->arrives)
+        SLR_TRY(await_owner(ring, seq, q, owner));
     const size_t at = slr_plan_chunk_begin(&g->plan, q);
     return pull(ring, g, seq, owner, at, slr_plan_chunk_end(&g->plan, q) - at);
 }
@@ -226,6 +271,8 @@ static enum slr_status pull_piece(struct slr_ring *ring, const struct slr_gather
 /* No source is a slot, so all of a shard can be read at once. */
 static bool can_be_whole(const struct slr_ring *ring, const struct slr_gather *g)
 {
+    if (g->arrives && g->plan.chunks > 1)
+        return false;
     for (int step = 1; step < ring->nranks; step++)
         if (slr_source_of(g, owner_at(ring, step)) == SLR_FROM_SLOT)
             return false;
@@ -342,14 +389,15 @@ enum slr_status slr_ring_begin(struct slr_ring *ring, const struct slr_gather *g
     slr_ring_number(ring, g);
     unsigned deliveries = slr_ring_deliveries(ring, g);
     bool sends = slr_ring_sends(deliveries), stages = slr_ring_stages(deliveries);
-    SLR_TRY(slr_ring_begin_streams(ring, sends, !slr_ring_in_place(ring, g) && own_stream(ring, g) == ring->own));
+    SLR_TRY(slr_ring_begin_streams(ring, sends || g->arrives,
+                                   !slr_ring_in_place(ring, g) && own_stream(ring, g) == ring->own));
     if (g->vacated)
         SLR_TRY(vacate(ring, g, sends));
     ring->now.stages = stages && g->wanted != SLR_WANTS_NOTHING && !ring->recorded;
     if (ring->recorded)
         return slr_record_staging(ring, g);
-    for (uint32_t piece = 0; stages && piece < pieces_ahead(&g->plan); piece++)
-        SLR_TRY(stage(ring, g, first + piece, piece));
+    for (uint32_t piece = 0; (stages || g->arrives) && piece < pieces_ahead(&g->plan); piece++)
+        SLR_TRY(give(ring, g, first, piece, stages));
     return ring->now.stages ? SLR_CU(cuEventRecord, ring->now.staged, ring->publish) : SLR_OK;
 }
 
@@ -449,9 +497,9 @@ enum slr_status slr_ring_finish(struct slr_ring *ring, const struct slr_gather *
     for (uint32_t piece = 0; piece < g->plan.pieces; piece++) {
         if (!ring->now.whole)
             SLR_TRY(pull_piece(ring, g, first, piece));
-        if (stages && piece + ahead < g->plan.pieces)
-            SLR_TRY(stage(ring, g, first + piece + ahead, piece + ahead));
+        if ((stages || g->arrives) && piece + ahead < g->plan.pieces)
+            SLR_TRY(give(ring, g, first, piece + ahead, stages));
     }
     ring->now.carrying = ring->now.restated = false;
-    return conclude(ring, g, last, slr_ring_sends(deliveries));
+    return conclude(ring, g, last, slr_ring_sends(deliveries) || g->arrives);
 }

@@ -56,6 +56,10 @@ static inline size_t slr_plan_piece_bytes(const struct slr_plan *plan, uint32_t 
     return plan->shard - begin < plan->piece ? plan->shard - begin : plan->piece;
 }
 
+/* In how many equal pieces a shard arrives from another host; `wanted` as of slr_plan_make. Bytes of each but the last. */
+#define SLR_ARRIVALS 64
+size_t slr_arrival_bytes(size_t shard, uint32_t wanted);
+
 /* Begin and end of chunk q in the shard, in bytes. */
 static inline size_t slr_plan_chunk_begin(const struct slr_plan *plan, uint32_t q)
 {
@@ -179,6 +183,10 @@ struct slr_gather {
     struct slr_plan plan;
     const struct slr_route *route; /* [nranks], read until slr_ring_finish; NULL: all by slots */
     enum slr_wanted wanted;        /* without chunks shards are copied whole where that can be */
+    /* `send`, in place, is filled from outside meanwhile: event i comes behind so many bytes of it, from i times as many
+     * on. NULL: it is there. */
+    const CUevent *arrives;
+    size_t arrival;
     bool send_stays; /* a GEMM on `stream` may read `send` behind the gather's end: plugin/fuse/fuse.c knows */
 };
 

@@ -25,6 +25,17 @@ static size_t pieces_chosen(size_t shard, int nranks)
     return pieces ? pieces : 1;
 }
 
+#define ARRIVAL_MIN ((size_t)4 << 20) /* what the network takes as long for as NCCL for a step that is not hidden */
+#define ARRIVALS_WANTED 8
+
+size_t slr_arrival_bytes(size_t shard, uint32_t wanted)
+{
+    const size_t by_size = shard / ARRIVAL_MIN;
+    const size_t chosen = by_size < ARRIVALS_WANTED ? by_size : ARRIVALS_WANTED;
+    const size_t pieces = wanted ? wanted : chosen ? chosen : 1;
+    return ceil_div(ceil_div(shard, pieces), PIECE_ALIGN) * PIECE_ALIGN;
+}
+
 struct slr_plan slr_plan_make(size_t shard, int nranks, size_t most, uint32_t wanted)
 {
     struct slr_plan plan = {.shard = shard};
