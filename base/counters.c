@@ -48,7 +48,7 @@ static void log_totals(const struct slr_totals *t, bool end)
 void slr_count_call(const struct slr_collective *kind, uint64_t bytes, enum slr_reason why)
 {
     struct slr_counted *of = &slr_counters.of[kind->id];
-    const bool moved = why == SLR_R_RING || why == SLR_R_GRAPH;
+    const bool moved = slr_reason_moves(why);
     atomic_fetch_add_explicit(&of->calls, 1, memory_order_relaxed);
     atomic_fetch_add_explicit(&of->bytes, bytes, memory_order_relaxed);
     atomic_fetch_add_explicit(&of->moved, moved, memory_order_relaxed);

@@ -41,6 +41,12 @@ const char *slr_reason_doc(enum slr_reason r);
 
 const char *slr_reason_cure(enum slr_reason r); /* what to do about it; NULL: nothing that would help */
 
+/* Of those that say what became of a call: slipring has moved it. */
+static inline bool slr_reason_moves(enum slr_reason r)
+{
+    return r == SLR_R_RING || r == SLR_R_GRAPH || r == SLR_R_HOSTS;
+}
+
 /* Logs the call's name and CUDA's name of the error; SLR_CUDA, or SLR_NOMEM for out of memory;
  * SLR_OK for CUDA_SUCCESS. */
 enum slr_status slr_cu_status(CUresult r, const char *call);

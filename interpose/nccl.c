@@ -86,6 +86,7 @@ static ncclResult_t init_rank_config(ncclComm_t *comm, int nranks, ncclUniqueId 
     return slr_comm_init_rank(comm, nranks, id, rank, config, true);
 }
 
+NCCL_CALL(ncclGetUniqueId, slr_get_unique_id, (ncclUniqueId * id), (id))
 NCCL_ORDERED(ncclCommInitRank, init_rank, (ncclComm_t * comm, int nranks, ncclUniqueId id, int rank),
              (comm, nranks, id, rank))
 NCCL_ORDERED(ncclCommInitRankConfig, init_rank_config,

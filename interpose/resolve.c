@@ -48,7 +48,7 @@ static const struct {
     const char *probe; /* an export by which the library is known wherever it was linked into */
 } libs[SLR_LIB_COUNT] = {
     [SLR_LIB_CUDA] = {{"libcuda.so.1"}, "cuDriverGetVersion"},
-    [SLR_LIB_NCCL] = {{"libnccl.so.2"}, "ncclGetUniqueId"},
+    [SLR_LIB_NCCL] = {{"libnccl.so.2"}, "ncclGetVersion"},
     [SLR_LIB_CUBLAS] = {{"libcublas.so.13", "libcublas.so.12", "libcublas.so.11"}, "cublasGetVersion_v2"},
     [SLR_LIB_CUBLASLT] = {{"libcublasLt.so.13", "libcublasLt.so.12", "libcublasLt.so.11"}, "cublasLtGetVersion"},
 };

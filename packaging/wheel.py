@@ -130,7 +130,7 @@ def binaries(prefix):
     pages = os.path.join(prefix, "share", "doc", "slipring")
     for folder, _, names in os.walk(pages):
         for name in sorted(names):
-            if name.endswith((".md", ".c", ".py", "LICENSE")):  # the pages, and what they link to
+            if name.endswith((".md", "-fields.txt", ".c", ".py", "LICENSE")):  # the pages, and what they link to
                 path = os.path.join(folder, name)
                 found[f"share/doc/slipring/{os.path.relpath(path, pages)}"] = path
     for name in ("bench", "doctor", "report", "tables", "top", "trace", "tune", "verify"):

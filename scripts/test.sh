@@ -228,6 +228,8 @@ if [ $all = 1 ]; then
     few+=('bench_.*' '(form|memory|e2e_gather|e2e_fuse|e2e_workspace|scatter_nccl|race_free)_(.*_)?plain(_.*)?')
     # Of fuzzed programs those that have something of all; all kinds are in the plain tests, with the race oracle.
     few+=('fuzz_short_(scatter|fp8|later(_plan)?|contexts(_.*)?)')
+    # Over hosts: forms of GEMMs, layouts, and hosts that differ; what is left there has all of the code.
+    few+=('hosts_(fuse|gather|not|one|contexts|refused|absent|off|not_asked|differs)(_.*)?')
     # Programs and parts that have one thread: AddressSanitizer's alone. (What reports are made of, other tests run as well.)
     once=('(report|docs)_.*' tuner_broken)
     once+=('fuzz_short_(pools|plan_[0-9]+)')
@@ -272,6 +274,7 @@ if [ $all = 1 ]; then
     leave_out+=('scatter_all_(all-sizes|changed|copy|forms|graphs|graphs-wrong|group|look|one_lane|reuse|small|tried|unlike|wrong)(_.*)?')
     # Long ones, whose threads others have; a model of time.
     leave_out+=('form_graphs_soak-kept_.*' form_graphs_unmapped-grows_3 form_graphs_far-behind_processes form_order_timing)
+    leave_out+=('hosts_flight_(stop|driver|abort-full|destroy|kill-told).*')
     # Copies and sums of an all-reduce in place go on beside each other when the waits between them have been let go of.
     leave_out+=('fault_flight_(abort|abort-ahead|stop-fails)_0_reduce' 'fault_flight_kill-before_0_reduce_slow_.*')
     # More ranks, each a process: the threads of one do not depend on them.

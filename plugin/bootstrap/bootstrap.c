@@ -13,6 +13,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 #include "base/log.h"
+#include "base/settings.h"
 #include "base/wait.h"
 #include "kernels/ring.h"
 #include "plugin/comm/control.h"
@@ -40,7 +41,10 @@ struct verdict {
 
 static socklen_t name_of(const struct slr_key *key, struct sockaddr_un *address)
 {
-    const struct slr_label label = slr_key_label(key, "socket");
+    /* The name of the host, too: ranks that are to be on different ones do not meet. */
+    const char *host = slr_settings()->text[SLR_S_HOST];
+    const struct slr_key here = host[0] ? slr_key_derive("host", key, host, strlen(host)) : *key;
+    const struct slr_label label = slr_key_label(&here, "socket");
     char hex[SLR_LABEL_HEX];
     slr_label_hex(&label, hex);
     return slr_abstract_name(address, "slipring-%s", hex);

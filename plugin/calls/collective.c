@@ -17,6 +17,7 @@
 #include "plugin/comm/stream.h"
 #include "plugin/connect/connect.h"
 #include "plugin/gather/gather.h"
+#include "plugin/hosts/hosts.h"
 #include "plugin/passed/turn.h"
 #include "plugin/passed/passed_alone.h"
 #include "plugin/record/record.h"
@@ -115,12 +116,21 @@ static bool connects_nccl(const struct slr_call *call)
            slr_shared_any_in_one_process(&c->shared);
 }
 
+/* The same of a communicator that spans hosts: SLR_R_HOSTS. */
+static enum slr_reason of_hosts(const struct slr_call *call)
+{
+    const enum slr_reason why = call->count ? slr_hosts_has(call) : SLR_R_COUNT_ZERO;
+    return why == SLR_R_HOSTS && slr_late_settle(call->comm) == ncclInProgress ? SLR_R_IN_PROGRESS : why;
+}
+
 /* SLR_R_RING, or why the call stays with NCCL. Uses facts that are equal on all ranks (R1), but for arguments that NCCL
  * refuses on this rank alone, the capture state (R6) and the caller's region. */
 static enum slr_reason reason_of(struct slr_call *call)
 {
     const struct slr_flow *flow = call->flow;
     enum slr_reason why = identify(call);
+    if (why == SLR_R_HOSTS)
+        return of_hosts(call);
     if (why == SLR_R_RING && flow->may)
         why = flow->may(call);
     if (why == SLR_R_RING)
@@ -150,7 +160,7 @@ static enum slr_reason reason_of(struct slr_call *call)
 
 static void say(const struct slr_call *call, enum slr_reason why)
 {
-    const bool moved = why == SLR_R_RING || why == SLR_R_GRAPH;
+    const bool moved = slr_reason_moves(why);
     if (call->flow->kind->produced)
         slr_log(SLR_LOG_INFO, moved ? "substitute" : "pass", SHAPE " made=%d reason=%s", SHAPE_OF(call),
                 (int)(call->made.m != 0), slr_reason_name(why));
@@ -263,6 +273,52 @@ static ncclResult_t keep(struct slr_call *call)
     return ncclSuccess;
 }
 
+/* ---- over hosts ---- */
+
+static ncclResult_t run_steps(struct slr_comm *inside, struct slr_call *step, unsigned count)
+{
+    const CUcontext from = slr_stream_away(step->stream, inside->shared.ctx);
+    ncclResult_t r = slr_hosts_enter(inside, step->stream, from);
+    for (unsigned i = 0; i < count && r == ncclSuccess; i++) {
+        step[i].from = from;
+        slr_gather_visit(&step[i]);
+        slr_gather_number(&step[i]);
+        r = step[i].flow->ring(&step[i], true);
+    }
+    return slr_gather_return(&step[0], r);
+}
+
+/* Each keeps the communicator connected by itself, until the end. */
+static ncclResult_t keep_steps(struct slr_comm *inside, struct slr_call *step, unsigned count, unsigned slots)
+{
+    for (unsigned i = 0; i < count; i++) {
+        step[i].kept = true;
+        if (!slr_group_keep(&step[i]))
+            return ncclSystemError;
+        slr_connect(inside, slots);
+    }
+    return ncclSuccess;
+}
+
+/* At once, or at the group's end. Ranks of a host are connected for each of its steps, or for none. */
+static ncclResult_t over_hosts(struct slr_call *call)
+{
+    struct slr_call step[SLR_HOSTS];
+    struct slr_comm *inside = slr_comm_inside(call->comm);
+    if (!inside)
+        return ncclSystemError; /* the program has ended it on another thread */
+    slr_hosts_calls(call, inside, true, step);
+    const unsigned slots = slr_call_slots(&step[0]);
+    const bool ring = slr_connect(inside, slots) == SLR_R_RING;
+    const unsigned count = slr_hosts_calls(call, inside, ring, step);
+    ncclResult_t r = slr_comm_answer(inside);
+    if (r == ncclSuccess)
+        r = slr_in_group() ? keep_steps(inside, step, count, slots) : run_steps(inside, step, count);
+    slr_connect_end(&inside, 1);
+    slr_comm_put(inside);
+    return r;
+}
+
 static ncclResult_t run(struct slr_call *call, ncclResult_t recorded)
 {
     switch (call->why) {
@@ -274,6 +330,8 @@ static ncclResult_t run(struct slr_call *call, ncclResult_t recorded)
         if (!slr_in_group())
             return ring(call);
         return keep(call);
+    case SLR_R_HOSTS:
+        return over_hosts(call);
     default:
         leave_context(call);
         return call->flow->nccl(call);
@@ -316,7 +374,8 @@ static bool may_hold(struct slr_call *call)
     if (slr_region_gathers() || call->op >= ncclNumOps || call->config)
         return false;
     slr_guard++;
-    const bool may = identify(call) == SLR_R_RING && look_at_arguments(call) == SLR_R_RING;
+    const enum slr_reason whose = identify(call);
+    const bool may = (whose == SLR_R_RING || whose == SLR_R_HOSTS) && look_at_arguments(call) == SLR_R_RING;
     if (may)
         name(call);
     slr_comm_put(call->comm);

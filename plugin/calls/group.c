@@ -35,6 +35,7 @@
 #include "plugin/calls/collective.h"
 #include "plugin/connect/connect.h"
 #include "plugin/gather/gather.h"
+#include "plugin/hosts/hosts.h"
 #include "plugin/comm/group_kept.h"
 #include "plugin/passed/turn.h"
 #include "plugin/pending/pending.h"
@@ -58,7 +59,8 @@ ncclResult_t slr_group_start(void)
 static void note_all(struct slr_group *group)
 {
     for (size_t i = 0; i < group->count; i++)
-        slr_call_note(&group->calls[i], SLR_R_RING);
+        if (!group->calls[i].comm->hosts) /* the call that it is a step of has been noted */
+            slr_call_note(&group->calls[i], SLR_R_RING);
 }
 
 /* The calls have kept their communicators connected since they were kept. */
@@ -92,6 +94,13 @@ static CUcontext away(const struct slr_comm *c, CUstream stream)
     return slr_stream_away(stream, c->shared.ctx);
 }
 
+static ncclResult_t enter(const struct slr_group_use *use)
+{
+    const CUcontext from = away(use->comm, use->stream);
+    return use->comm->hosts ? slr_hosts_enter(use->comm, use->stream, from)
+                            : slr_gather_entry(use->comm, use->stream, from);
+}
+
 /* Before the real end: enters all streams, so that the ring starts behind what is on them now. NCCL
  * works on the calls' streams, so these wait for each other. */
 static ncclResult_t enter_all(const struct slr_group *group)
@@ -99,8 +108,7 @@ static ncclResult_t enter_all(const struct slr_group *group)
     ncclResult_t r = ncclSuccess;
     for (size_t i = 0; i < group->use_count && r == ncclSuccess; i++)
         if (has_gather(group, group->uses[i].comm))
-            r = slr_gather_entry(group->uses[i].comm, group->uses[i].stream,
-                                 away(group->uses[i].comm, group->uses[i].stream));
+            r = enter(&group->uses[i]);
     for (size_t i = 0; i < group->use_count && r == ncclSuccess; i++)
         if (has_gather(group, group->uses[i].comm) && several_streams(group, group->uses[i].comm))
             r = slr_gather_wait_entries(group->uses[i].comm, group->uses[i].stream);

@@ -24,6 +24,7 @@
 #include "plugin/comm/shared.h"
 
 /* The parts that folders of their own keep, each known there only. */
+struct slr_hosts;
 struct slr_stood_in;
 struct slr_link;
 struct slr_expect;
@@ -63,9 +64,10 @@ struct slr_comm {
     _Atomic int error;            /* ncclResult_t that ncclCommGetAsyncError reports; ncclSuccess: none */
     _Atomic bool
         app_informed; /* the application knows that its streams will complete without the data: lifecycle/watchdog.c */
-    size_t least_bytes;           /* gathers of fewer, of all ranks together, stay with NCCL: trials/find.c */
-    _Atomic uint64_t substituted; /* gathers moved to the ring; equal on all ranks */
-    _Atomic uint64_t passed;      /* gathers left to NCCL */
+    size_t least_bytes;            /* gathers of fewer, of all ranks together, stay with NCCL: trials/find.c */
+    _Atomic uint64_t latest_slots; /* of the latest gather's size: connect/slots.c; 0: there was none */
+    _Atomic uint64_t substituted;  /* gathers moved to the ring; equal on all ranks */
+    _Atomic uint64_t passed;       /* gathers left to NCCL */
     bool put;         /* readers expect shards nowhere, so owners write: slr_transfer_put(), set by the agreement */
     bool slots_given; /* all its slots are of one size, SLIPRING_SLOT_BYTES (connect.h); set by the agreement */
     struct slr_exports *exports;           /* its blocks that peers map, and theirs */
@@ -82,6 +84,8 @@ struct slr_comm {
     bool nonblocking;                /* NCCL's calls return before they have enqueued anything */
     struct slr_late *_Atomic late;   /* what comes behind those: passed/turn.h; NULL: nothing */
     _Atomic uint64_t in_progress_ms; /* when NCCL last said so to the program; 0: never */
+    struct slr_hosts *hosts;    /* hosts/hosts.h, of the whole, which owns it, and of the inside; NULL: it is neither */
+    _Atomic(ncclComm_t) inside; /* of the whole: the inside; NULL: it is none, or not any more */
     struct slr_shared shared;
     struct slr_link *link;                          /* connecting */
     struct slr_lane *lane;                          /* in which its calls run */
@@ -113,6 +117,14 @@ struct slr_comm {
 struct slr_comm *slr_comm_find(ncclComm_t nccl);
 struct slr_comm *slr_comm_find_id(const struct slr_label *id, int rank); /* the same, of one rank in this process */
 void slr_comm_hold(struct slr_comm *c);
+
+/* The inside of a communicator that spans hosts, with a use; NULL: it has none, or `c` is NULL. */
+static inline struct slr_comm *slr_comm_inside(const struct slr_comm *c)
+{
+    ncclComm_t inside = c ? atomic_load(&c->inside) : NULL;
+    return inside ? slr_comm_find(inside) : NULL;
+}
+
 void slr_comm_put(struct slr_comm *c); /* NULL: nothing */
 
 /* Waits at most `ms` until nobody but the caller uses it any more. */

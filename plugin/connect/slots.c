@@ -11,6 +11,8 @@
 #include "plugin/connect/connect.h"
 
 enum { LARGEST = SLR_SLOT_CLASSES - 1, GATHERS = LARGEST - 1 }; /* that gathers use at most */
+enum { CLASS_BITS = 3 };
+_Static_assert(SLR_SLOT_CLASSES <= 1 << CLASS_BITS, "a class fits");
 
 bool slr_slots_any_given(const struct slr_comm *c)
 {
@@ -39,7 +41,10 @@ static unsigned for_bytes(const struct slr_comm *c, size_t bytes, unsigned most)
 static struct slr_plan whole_plan(const struct slr_comm *c, size_t shard)
 {
     const size_t most = c->slots_given ? c->lane->ring.slots[LARGEST].bytes : slr_slots_wanted(LARGEST);
-    return slr_plan_make(shard, c->nranks, most ? most : shard, (uint32_t)slr_get(SLR_S_CHUNKS));
+    uint32_t wanted = (uint32_t)slr_get(SLR_S_CHUNKS);
+    if (c->hosts && !wanted) /* as they arrive */
+        wanted = (uint32_t)((shard - 1) / slr_arrival_bytes(shard, 0) + 1);
+    return slr_plan_make(shard, c->nranks, most ? most : shard, wanted);
 }
 
 struct slr_plan slr_gather_plan(const struct slr_comm *c, size_t shard)
@@ -62,9 +67,16 @@ size_t slr_scatter_room(const struct slr_comm *c, size_t shard)
 
 unsigned slr_call_slots(const struct slr_call *call)
 {
-    const struct slr_comm *c = call->comm;
-    return call->flow->kind->sends_all ? slr_scatter_slots(c, call->shard)
-                                       : for_bytes(c, whole_plan(c, call->shard).piece, GATHERS);
+    struct slr_comm *c = call->comm;
+    if (call->flow->kind->sends_all)
+        return slr_scatter_slots(c, call->shard);
+    /* Of the same size as the latest one. */
+    const uint64_t latest = atomic_load_explicit(&c->latest_slots, memory_order_relaxed);
+    if (latest >> CLASS_BITS == call->shard)
+        return latest & ((1u << CLASS_BITS) - 1);
+    const unsigned k = for_bytes(c, whole_plan(c, call->shard).piece, GATHERS);
+    atomic_store_explicit(&c->latest_slots, (uint64_t)call->shard << CLASS_BITS | k, memory_order_relaxed);
+    return k;
 }
 
 /* ---- what a rank holds: for the log, at its end ---- */

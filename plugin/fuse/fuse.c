@@ -12,6 +12,7 @@
 #include "plugin/comm/comm.h"
 #include "plugin/comm/call.h"
 #include "plugin/fuse/fuse.h"
+#include "plugin/hosts/hosts.h"
 #include "plugin/passed/in_call.h"
 #include "plugin/pending/pending.h"
 #include "plugin/pending/order.h"
@@ -113,13 +114,52 @@ static unsigned consumed_by(const struct slr_lane *lane, const struct slr_holder
     return 0;
 }
 
+/* Of gathers over hosts: whose shards those are that come at the step, and where the whole's receive buffer is. */
+static int host_of(const struct slr_hosts *hosts, unsigned step)
+{
+    return (hosts->host - (int)step + hosts->hosts) % hosts->hosts;
+}
+
+static CUdeviceptr whole_recv(const struct slr_lane *lane, unsigned first, unsigned step)
+{
+    const struct slr_gather *g = &lane->pending->member[first + step].gather;
+    return g->recv - (size_t)host_of(lane->comm->hosts, step) * (size_t)lane->ring.nranks * g->plan.shard;
+}
+
+/* Whether the steps of one gather are pending from that member on. */
+static bool is_whole(const struct slr_lane *lane, unsigned first)
+{
+    const unsigned hosts = (unsigned)lane->comm->hosts->hosts;
+    const struct slr_member *m = &lane->pending->member[first];
+    if (lane->pending->members - first < hosts)
+        return false;
+    for (unsigned step = 1; step < hosts; step++)
+        if (m[step].gather.plan.shard != m->gather.plan.shard ||
+            whole_recv(lane, first, step) != whole_recv(lane, first, 0))
+            return false;
+    return true;
+}
+
+/* 1 + the first step of the last one that the holder holds and that one operand is the receive buffer of; 0: none. */
+static unsigned whole_consumed_by(const struct slr_lane *lane, const struct slr_holder *h, const struct slr_gemm *gemm)
+{
+    for (unsigned n = lane->pending->members; n > h->from; n--) {
+        const CUdeviceptr recv = is_whole(lane, n - 1) ? whole_recv(lane, n - 1, 0) : 0;
+        if (recv && ((uintptr_t)gemm->a == recv || (uintptr_t)gemm->b == recv))
+            return n;
+    }
+    return 0;
+}
+
 /* Whether the GEMM could consume a pending gather: held by its stream, same context, one operand
  * is the receive buffer. */
 static bool could_consume(struct slr_lane *lane, void *consumer)
 {
     const struct consumer *x = consumer;
     const struct slr_holder *h = slr_pending_holder(lane, x->stream);
-    return h && lane->ring.ctx == x->ctx && consumed_by(lane, h, x->gemm) > 0;
+    if (!h || lane->ring.ctx != x->ctx)
+        return false;
+    return lane->comm->hosts ? whole_consumed_by(lane, h, x->gemm) > 0 : consumed_by(lane, h, x->gemm) > 0;
 }
 
 /* Whether a sum over the gathered dimension is to be split, and is worth it. */
@@ -386,6 +426,88 @@ static bool consume(struct slr_lane *lane, struct slr_gemm *gemm, const struct s
     return fuse(lane, i, gemm, h, &split, result);
 }
 
+/* ---- over hosts: what the GEMM reads comes host by host, and so it is computed ---- */
+
+/* As may_cut(), of the gather as a whole. Parts of another host's can not be taken back, so C must not be read. */
+static enum slr_reason may_cut_whole(const struct slr_lane *lane, unsigned first, struct slr_gemm *gemm,
+                                     struct slr_gemm_split *split)
+{
+    struct slr_member whole = lane->pending->member[first];
+    const int nranks = lane->comm->hosts->hosts * lane->ring.nranks;
+    if (!slr_get(SLR_S_FUSE))
+        return SLR_R_JOIN_NO_FUSE;
+    if (slr_get(SLR_S_STRICT))
+        return SLR_R_JOIN_STRICT;
+    if (slr_region_gemms())
+        return SLR_R_JOIN_REGION;
+    if (slr_get(SLR_S_PARTS) == 1)
+        return SLR_R_JOIN_WHOLE;
+    whole.gather.recv = whole_recv(lane, first, 0);
+    enum slr_reason r = slr_gemm_describe(gemm);
+    if (r == SLR_R_FUSED)
+        r = slr_gemm_split_find(gemm, &whole.gather, nranks, split);
+    if (r != SLR_R_FUSED)
+        return r;
+    if (split->sums || slr_gemm_reads_output(gemm))
+        return SLR_R_JOIN_HOSTS;
+    split->pace = slr_parts_pace(slr_gemm_split_elem(split), split->other, (double)slr_get(SLR_S_FLOP_PER_BYTE));
+    split->some = true;
+    return SLR_R_FUSED;
+}
+
+/* What stands before and behind the gather's steps is joined, or apart. */
+static enum slr_reason join_besides_whole(struct slr_lane *lane, struct slr_holder *h, unsigned first,
+                                          const struct slr_gemm *gemm, const struct slr_operation *op)
+{
+    for (unsigned i = first + (unsigned)lane->comm->hosts->hosts; i < lane->pending->members; i++)
+        if (!apart(lane, &lane->pending->member[i].gather, gemm))
+            return SLR_R_JOIN_OVERLAP;
+    if (h->aside && !slr_gemms_apart(&lane->pending->aside, gemm))
+        return SLR_R_JOIN_OVERLAP;
+    if (first > h->from)
+        slr_pending_join_some(lane, h, first, SLR_R_JOIN_OTHER_OP, op);
+    return SLR_R_FUSED;
+}
+
+/* One host's part of it. */
+static unsigned step_in_parts(struct slr_lane *lane, unsigned first, unsigned step, const struct slr_gemm *gemm,
+                              const struct slr_holder *h, struct slr_gemm_split *split, cublasStatus_t *result)
+{
+    const struct slr_hosts *hosts = lane->comm->hosts;
+    split->first = (int64_t)host_of(hosts, step) * lane->ring.nranks * split->shard_cols;
+    return in_parts(lane, first + step, gemm, h, split, result);
+}
+
+static bool consume_whole(struct slr_lane *lane, struct slr_gemm *gemm, const struct slr_operation *op,
+                          enum slr_reason *why, cublasStatus_t *result)
+{
+    struct slr_gemm_split split = {.quantum = 1};
+    struct slr_holder *h = slr_pending_holder(lane, op->stream);
+    const unsigned found = h ? whole_consumed_by(lane, h, gemm) : 0;
+    unsigned parts = 0, now = SLR_GEMM_REDONE + 1, step = 0;
+    if (!found)
+        return false;
+    *why = may_cut_whole(lane, found - 1, gemm, &split);
+    if (*why == SLR_R_FUSED)
+        *why = join_besides_whole(lane, h, found - 1, gemm, op);
+    if (*why != SLR_R_FUSED)
+        return false;
+    const unsigned first = found - 1, hosts = (unsigned)lane->comm->hosts->hosts;
+    for (; step < hosts && now > SLR_GEMM_REDONE; step++, parts += now)
+        now = step_in_parts(lane, first, step, gemm, h, &split, result);
+    *why = SLR_R_JOIN_PART; /* the caller joins, and runs the whole: it does not read what parts have written */
+    if (now <= SLR_GEMM_REDONE)
+        return false;
+    slr_count(SLR_R_FUSED);
+    atomic_fetch_add(&slr_counters.gemms_chunks, parts);
+    log_fused(lane, &lane->pending->member[first].gather, gemm, &split, parts, h);
+    if ((h->aside && slr_gemm_aside_join(&lane->ring, op->stream) != SLR_OK) ||
+        slr_pending_stand(lane, op->stream) != SLR_OK)
+        *result = CUBLAS_STATUS_EXECUTION_FAILED;
+    slr_pending_consumed(lane, op->stream, first + hosts - 1);
+    return true;
+}
+
 static void overtake_apart(struct slr_operation *op, struct slr_gemm *gemm)
 {
     if (slr_gemm_describe(gemm) != SLR_R_FUSED)
@@ -448,7 +570,8 @@ cublasStatus_t slr_gemm_call(struct slr_gemm *gemm)
     join_others(&op, gemm);
     if (lane) {
         slr_lane_lock(lane);
-        done = consume(lane, gemm, &op, &why, &aside, &result);
+        done = lane->comm->hosts ? consume_whole(lane, gemm, &op, &why, &result)
+                                 : consume(lane, gemm, &op, &why, &aside, &result);
         slr_lane_unlock(lane);
         ran_on = aside ? lane->comm : NULL;
         slr_lane_put(lane); /* it may end from here on */

@@ -191,6 +191,10 @@ static enum slr_status enqueue(const struct slr_call *call, const struct slr_cal
                            .wanted = wanted,
                            .route = route};
     g.plan = plan_of(lane, call->shard);
+    if (call->arrives) {
+        g.arrives = call->arrives;
+        g.arrival = slr_arrival_bytes(call->shard, (uint32_t)slr_get(SLR_S_CHUNKS));
+    }
     enum slr_status s = run_ring(as, send, recv, &g, route);
     if (s == SLR_OK)
         s = slr_order_after_gather(lane, slr_stream_name(call->stream, false));

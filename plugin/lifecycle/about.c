@@ -112,7 +112,7 @@ static enum slr_reason most(const _Atomic uint64_t *counts, enum slr_reason firs
     enum slr_reason found = end;
     uint64_t n = 0;
     for (enum slr_reason r = first; r < end; r++) {
-        const uint64_t of_it = r == SLR_R_GRAPH ? 0 : atomic_load_explicit(&counts[r], memory_order_relaxed);
+        const uint64_t of_it = slr_reason_moves(r) ? 0 : atomic_load_explicit(&counts[r], memory_order_relaxed);
         if (of_it > n) {
             n = of_it;
             found = r;

@@ -17,6 +17,7 @@
 #include "base/log.h"
 #include "base/nvtx.h"
 #include "plugin/connect/connect.h"
+#include "plugin/hosts/hosts.h"
 #include "plugin/bootstrap/oob.h"
 #include "plugin/callers/callers.h"
 #include "plugin/comm/control.h"
@@ -299,6 +300,26 @@ static void enlist(struct slr_init *init, struct slr_comm *c)
         slr_comm_dispose(c);
 }
 
+/* Nothing of its own was set up. */
+static void hosts_made(struct slr_init *init)
+{
+    struct slr_comm *c = init->comm;
+    if (init->lost) {
+        c->pass = SLR_R_COMM_ERROR;
+        atomic_store(&c->error, ncclSystemError);
+        slr_log(SLR_LOG_ERROR, "communicator_failed", "comm=%s crank=%d msg=%s", c->name, c->rank,
+                "the other hosts did not answer: they may go on without this rank");
+        enlist(init, c);
+        return;
+    }
+    c->hosts = init->hosts;
+    c->inside = init->hosts->inside;
+    c->pass = SLR_R_HOSTS;
+    slr_log(SLR_LOG_INFO, "communicator", "comm=%s crank=%d nranks=%d decision=hosts hosts=%d per_host=%d", c->name,
+            c->rank, c->nranks, c->hosts->hosts, c->hosts->per);
+    enlist(init, c);
+}
+
 static void finish_one(struct slr_init *init)
 {
     struct slr_comm *c = init->comm;
@@ -311,6 +332,10 @@ static void finish_one(struct slr_init *init)
                 c->nranks, c->put ? "put" : "pull");
         enlist(init, c);
         slr_threads_start();
+        return;
+    }
+    if (init->hosts || init->lost) {
+        hosts_made(init);
         return;
     }
     /* What had been set up goes; a bare record stays, for the log and for communicators split from
@@ -364,7 +389,7 @@ static void bootstrap_all(struct slr_init *list, uint64_t deadline)
     }
 }
 
-void slr_inits_finish(struct slr_init *list)
+void slr_inits_agree(struct slr_init *list)
 {
     uint64_t deadline = slr_now_ms() + slr_get(SLR_S_AGREE_TIMEOUT);
     if (list && !slr_callers_tool())
@@ -386,6 +411,11 @@ void slr_inits_finish(struct slr_init *list)
     EACH(init, list)
     step_commit(init, deadline);
     slr_tune_agree(list, deadline);
+    slr_nvtx_end(marked);
+}
+
+void slr_inits_enlist(struct slr_init *list)
+{
     for (struct slr_init *init = list, *next; init; init = next) {
         next = init->next;
         if (init->comm)
@@ -393,5 +423,4 @@ void slr_inits_finish(struct slr_init *list)
         else
             slr_init_cancel(init);
     }
-    slr_nvtx_end(marked);
 }

@@ -115,5 +115,7 @@ void slr_comm_dispose(struct slr_comm *c)
     slr_trials_close(c, true);
     slr_produce_close(c, true);
     slr_front_close(c, true);
+    if (c->pass == SLR_R_HOSTS)
+        free(c->hosts);
     free(c);
 }

@@ -7,6 +7,7 @@
 #include "plugin/comm/comm.h"
 #include "plugin/comm/lane.h"
 #include "plugin/connect/connect.h"
+#include "plugin/hosts/hosts.h"
 #include "plugin/lifecycle/lifecycle_impl.h"
 #include "plugin/lifecycle/lifecycle.h"
 #include "plugin/memory/exports.h"
@@ -150,6 +151,66 @@ static void end_aborted(struct slr_comm *c, bool drained, uint64_t end)
     slr_comm_put(c);
 }
 
+static void end_rail(struct slr_hosts *h, bool abort)
+{
+    if (h->rail && abort)
+        slr_real.ncclCommAbort(h->rail);
+    else if (h->stream)
+        slr_real.cuStreamSynchronize(h->stream);
+    slr_rail_close(h);
+    if (h->rail && !abort)
+        slr_real.ncclCommDestroy(h->rail);
+    h->rail = NULL;
+}
+
+/* What arrives by the rail is about to come to an end without having come. Said to the readers before: behind that they take
+ * nothing of it for right. */
+static void cut_off(struct slr_comm *inside)
+{
+    struct slr_ring *ring = &inside->lane->ring;
+    if (inside->pass != SLR_R_RING || slr_ring_complete(ring))
+        return;
+    slr_comm_fail(inside, SLR_PEER, -1, "the gather over hosts was cut off");
+    for (int r = 0; r < inside->nranks; r++)
+        if (r != inside->rank)
+            slr_ring_release_sends(ring, r);
+}
+
+static void cut_off_inside(const struct slr_hosts *h)
+{
+    struct slr_comm *inside = h->inside ? slr_comm_find(h->inside) : NULL;
+    if (inside)
+        cut_off(inside);
+    slr_comm_put(inside);
+}
+
+/* The rail first where it is cut off: what waits for it ends then. */
+void slr_hosts_end(struct slr_hosts *h, bool abort)
+{
+    if (slr_context_enter(h->ctx) != SLR_OK)
+        return;
+    if (abort) {
+        cut_off_inside(h);
+        end_rail(h, true);
+    }
+    if (h->inside)
+        abort ? slr_comm_abort(h->inside) : slr_comm_destroy(h->inside);
+    if (!abort)
+        end_rail(h, false);
+    slr_shared_leave();
+}
+
+/* Its record stays, and is the whole's no more. */
+static void end_inside(struct slr_comm *c, bool abort)
+{
+    /* One that has failed has a rail that does not come to an end. */
+    if (!atomic_load(&c->inside))
+        return;
+    const bool failed = slr_hosts_error(c) != ncclSuccess;
+    if (atomic_exchange(&c->inside, NULL))
+        slr_hosts_end(c->hosts, abort || failed);
+}
+
 ncclResult_t slr_comm_finalize(ncclComm_t comm)
 {
     slr_guard++;
@@ -160,9 +221,12 @@ ncclResult_t slr_comm_finalize(ncclComm_t comm)
          * well. */
         atomic_store(&c->app_informed, true);
         slr_revoke_end(c);
-        join_own(c, "ncclCommFinalize");
-        slr_comm_drain(c, 0);
-        own = slr_comm_answer(c);
+        struct slr_comm *inside = slr_comm_inside(c);
+        struct slr_comm *with_ring = inside ? inside : c;
+        join_own(with_ring, "ncclCommFinalize");
+        slr_comm_drain(with_ring, 0);
+        own = slr_comm_answer(with_ring);
+        slr_comm_put(inside);
         slr_comm_put(c);
     }
     ncclResult_t r = slr_real.ncclCommFinalize(comm);
@@ -177,6 +241,7 @@ ncclResult_t slr_comm_destroy(ncclComm_t comm)
     slr_guard++;
     struct slr_comm *c = ends(comm);
     if (c) {
+        end_inside(c, false);
         atomic_store(&c->app_informed, true);
         slr_revoke_end(c);
         join_own(c, "ncclCommDestroy");
@@ -197,6 +262,7 @@ ncclResult_t slr_comm_abort(ncclComm_t comm)
     slr_guard++;
     struct slr_comm *c = ends(comm);
     if (c) {
+        end_inside(c, true);
         /* First: only then does a look of the watchdog release the receiving part, whose end is
          * waited for. */
         atomic_store(&c->app_informed, true);
@@ -214,11 +280,20 @@ ncclResult_t slr_comm_abort(ncclComm_t comm)
     return r;
 }
 
+static void revoke_hosts(const struct slr_hosts *h, int flags)
+{
+    cut_off_inside(h);
+    slr_real.ncclCommRevoke(h->rail, flags); /* there is one, as the program calls it */
+    slr_comm_revoke(h->inside, flags);
+}
+
 ncclResult_t slr_comm_revoke(ncclComm_t comm, int flags)
 {
     slr_guard++;
     struct slr_comm *c = ends(comm);
     bool done = false;
+    if (c && c->inside)
+        revoke_hosts(c->hosts, flags);
     if (c && c->pass == SLR_R_RING) {
         atomic_store(&c->app_informed, true);
         done = slr_revoke_end(c);
@@ -237,12 +312,14 @@ ncclResult_t slr_comm_revoke(ncclComm_t comm, int flags)
 ncclResult_t slr_comm_suspend(ncclComm_t comm, int flags)
 {
     slr_guard++;
-    struct slr_comm *c = known(comm);
-    if (c && c->pass == SLR_R_RING && (flags & NCCL_SUSPEND_MEM)) {
-        join_own(c, "ncclCommSuspend");
-        slr_connect_suspend(c, !c->nonblocking);
-        slr_exports_suspend(c, !c->nonblocking);
+    struct slr_comm *c = known(comm), *inside = slr_comm_inside(c);
+    struct slr_comm *held = inside ? inside : c; /* whose memory it is */
+    if (held && held->pass == SLR_R_RING && (flags & NCCL_SUSPEND_MEM)) {
+        join_own(held, "ncclCommSuspend");
+        slr_connect_suspend(held, !c->nonblocking);
+        slr_exports_suspend(held, !c->nonblocking);
     }
+    slr_comm_put(inside);
     slr_comm_put(c);
     ncclResult_t r = slr_real.ncclCommSuspend(comm, flags);
     slr_guard--;
@@ -263,7 +340,7 @@ ncclResult_t slr_comm_get_async_error(ncclComm_t comm, ncclResult_t *error)
         slr_comm_look_failed(c); /* not only at the next tick */
         if (*error == ncclInProgress)
             atomic_store(&c->in_progress_ms, slr_now_ms());
-        const ncclResult_t own = (ncclResult_t)atomic_load(&c->error);
+        const ncclResult_t own = c->inside ? slr_hosts_error(c) : (ncclResult_t)atomic_load(&c->error);
         *error = own != ncclSuccess ? own : *error;
         slr_late_told(c, *error);
     }

@@ -3,8 +3,10 @@
  * ranks. docs/protocol.md, 1, has the states, the word that decides, and each bad case.
  *
  *   begin     before the real call: take part in the bootstrap (bootstrap.h)
- *   finish    after it, for every communicator that this thread has just made, in step: bootstrap,
+ *   agree     after it, for every communicator that this thread has just made, in step: bootstrap,
  *             post, judge, commit; of those that are not blocking on a thread, when NCCL is done (later.c)
+ *   hosts     of those that may span hosts: make_hosts.c
+ *   enlist    what has been decided is logged; calls find the communicator
  *
  * Nothing of this takes device memory: that comes with the first gather (connect.h). One thread may run
  * several ranks (ncclCommInitAll, groups): each step is taken for all of them before the next begins. */
@@ -36,6 +38,10 @@ struct slr_init {
     ncclComm_t nccl; /* NULL: it has not */
     int rank, nranks, device;
     struct slr_comm *comm;
+    bool marked; /* with `shadow` ranks of several hosts can meet: make_hosts.c */
+    ncclUniqueId shadow;
+    struct slr_hosts *hosts; /* what they have agreed; NULL: nothing */
+    bool lost;               /* they may have, and this rank does not know */
     uint32_t word;           /* this rank's view of the decision */
     bool expects;            /* a tuner may be made for it now (tuner_match.c) */
     struct slr_tuner *tuner; /* a reference, or NULL */
@@ -52,8 +58,10 @@ void slr_init_cancel(struct slr_init *init);
 /* Asks NCCL about the communicator that it has made. False: it has not. */
 bool slr_init_know(struct slr_init *init, ncclComm_t nccl);
 
-/* All inits of the list have their real communicator; agrees and registers each. Blocks at most
- * SLIPRING_AGREE_TIMEOUT. */
-void slr_inits_finish(struct slr_init *list);
+/* All inits of the list have their real communicator. Blocks at most SLIPRING_AGREE_TIMEOUT. */
+void slr_inits_agree(struct slr_init *list);
+
+/* They have agreed: each is registered. */
+void slr_inits_enlist(struct slr_init *list);
 
 #endif

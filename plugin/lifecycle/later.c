@@ -63,7 +63,9 @@ static bool work(struct slr_init *list, bool (*what)(struct slr_init *list))
 
 static bool finish(struct slr_init *list)
 {
-    slr_inits_finish(list);
+    slr_inits_agree(list);
+    slr_hosts_agree(list);
+    slr_inits_enlist(list);
     return true;
 }
 

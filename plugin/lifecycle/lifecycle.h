@@ -15,6 +15,7 @@
 
 struct slr_init;
 
+ncclResult_t slr_get_unique_id(ncclUniqueId *id);
 ncclResult_t slr_comm_init_rank(ncclComm_t *comm, int nranks, ncclUniqueId id, int rank, ncclConfig_t *config,
                                 bool with_config);
 ncclResult_t slr_comm_init_rank_scalable(ncclComm_t *comm, int nranks, int rank, int nid, ncclUniqueId *ids,

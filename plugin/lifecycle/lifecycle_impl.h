@@ -6,13 +6,32 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include "base/real.h"
 #include "base/status.h"
 
 struct slr_comm;
+struct slr_hosts;
 struct slr_init;
 
 /* Of those that are finished there is nothing left but this; the others end their part in the bootstrap here. */
 void slr_inits_free(struct slr_init *list);
+
+/* ---- make_hosts.c ---- */
+
+/* An id that the program has made: puts another one into what NCCL leaves unused of it, for the ranks' agreement over hosts. */
+void slr_hosts_mark(ncclUniqueId *id);
+
+/* The communicator is about to be made with that id. NULL: none is tracked. */
+void slr_hosts_expect(struct slr_init *init, const ncclUniqueId *id);
+
+/* NCCL has made the communicators; those of which ranks are absent from this host may span several, and are agreed on with
+ * these: init->hosts. Waits at most SLIPRING_AGREE_TIMEOUT, twice. */
+void slr_hosts_agree(struct slr_init *list);
+
+/* ---- end.c ---- */
+
+/* Inside and rail, as far as they are there, with the guard up. `abort`: as ncclCommAbort. */
+void slr_hosts_end(struct slr_hosts *h, bool abort);
 
 /* ---- later.c ---- */
 

@@ -109,8 +109,11 @@ static ncclResult_t inits_end(struct slr_init *list, ncclResult_t r)
         slr_inits_later(list);
         return quiet ? r : ncclInProgress;
     }
-    if (r == ncclSuccess)
-        slr_inits_finish(list);
+    if (r == ncclSuccess) {
+        slr_inits_agree(list);
+        slr_hosts_agree(list);
+        slr_inits_enlist(list);
+    }
     slr_inits_free(list);
     return r;
 }
@@ -124,6 +127,16 @@ static ncclResult_t init_done(struct slr_init *init, ncclResult_t r)
     return r;
 }
 
+ncclResult_t slr_get_unique_id(ncclUniqueId *id)
+{
+    slr_guard++;
+    const ncclResult_t r = slr_real.ncclGetUniqueId(id);
+    if (r == ncclSuccess && !slr_process_off() && slr_get(SLR_S_HOSTS))
+        slr_hosts_mark(id);
+    slr_guard--;
+    return r;
+}
+
 ncclResult_t slr_comm_init_rank(ncclComm_t *comm, int nranks, ncclUniqueId id, int rank, ncclConfig_t *config,
                                 bool with_config)
 {
@@ -132,6 +145,7 @@ ncclResult_t slr_comm_init_rank(ncclComm_t *comm, int nranks, ncclUniqueId id, i
     if (!slr_process_off() && comm) {
         struct slr_key key = slr_key_of_id(&id, SLR_KEY_INIT_RANK, nranks);
         init = init_first(&key, comm, nranks, rank, nonblocking(config));
+        slr_hosts_expect(init, &id);
     }
     ncclResult_t r = with_config ? slr_real.ncclCommInitRankConfig(comm, nranks, id, rank, config)
                                  : slr_real.ncclCommInitRank(comm, nranks, id, rank);
@@ -148,6 +162,7 @@ ncclResult_t slr_comm_init_rank_scalable(ncclComm_t *comm, int nranks, int rank,
     if (!slr_process_off() && comm && ids && nid > 0) {
         struct slr_key key = slr_key_of_id(&ids[0], SLR_KEY_INIT_RANK_SCALABLE, nranks);
         init = init_first(&key, comm, nranks, rank, nonblocking(config));
+        slr_hosts_expect(init, &ids[0]);
     }
     ncclResult_t r = init_done(init, slr_real.ncclCommInitRankScalable(comm, nranks, rank, nid, ids, config));
     slr_guard--;

@@ -21,6 +21,15 @@ static CUstream named(cudaStream_t stream)
     return slr_stream_name((CUstream)stream, false);
 }
 
+/* The streams of a group's operations on a communicator that spans hosts are those of its inside, which may gather there. */
+static void add_inside(const struct slr_comm *c, cudaStream_t stream)
+{
+    struct slr_comm *inside = slr_comm_inside(c);
+    if (inside)
+        slr_group_add_use(inside, named(stream), false);
+    slr_comm_put(inside);
+}
+
 void slr_nccl_begin(ncclComm_t comm, cudaStream_t stream)
 {
     struct slr_comm *c = slr_comm_find(comm);
@@ -31,6 +40,7 @@ void slr_nccl_begin(ncclComm_t comm, cudaStream_t stream)
      */
     if (slr_in_group()) {
         slr_group_add_use(c, named(stream), true);
+        add_inside(c, stream);
     } else {
         slr_order_before_nccl(c, named(stream));
         slr_explore_begin(c, (CUstream)stream);

@@ -239,8 +239,7 @@ static enum slr_status after_nccl(struct slr_comm *c, CUstream stream)
 }
 
 /* A communicator that passes everything, or has failed, has no gathers to be ordered with. */
-static void under_lock(struct slr_comm *c, CUstream stream,
-                       enum slr_status (*what)(struct slr_comm *c, CUstream stream))
+static void in_order(struct slr_comm *c, CUstream stream, enum slr_status (*what)(struct slr_comm *c, CUstream stream))
 {
     if (!c || c->pass != SLR_R_RING || atomic_load(&c->error) != ncclSuccess)
         return;
@@ -250,6 +249,15 @@ static void under_lock(struct slr_comm *c, CUstream stream,
     slr_lane_unlock(c->lane);
     slr_guard--;
     failed(c, s);
+}
+
+/* The gathers of one that spans hosts are those of its inside. */
+static void under_lock(struct slr_comm *c, CUstream stream,
+                       enum slr_status (*what)(struct slr_comm *c, CUstream stream))
+{
+    struct slr_comm *inside = slr_comm_inside(c);
+    in_order(inside ? inside : c, stream, what);
+    slr_comm_put(inside);
 }
 
 void slr_order_before_nccl(struct slr_comm *c, CUstream stream)

@@ -426,6 +426,15 @@ static bool may_overtake(const struct slr_operation *op, const struct slr_lane *
            (!h->aside || (op->gemm && slr_gemms_apart(&lane->pending->aside, op->gemm)));
 }
 
+/* Of a gather over hosts the first one's shard is being sent until the last one's arrives, so what meets one waits for all. */
+static bool overtakes_all(const struct slr_operation *op, const struct slr_lane *lane)
+{
+    for (unsigned i = 0; i < lane->pending->members; i++)
+        if (!op->overtakes(lane, &lane->pending->member[i].gather, op->what))
+            return false;
+    return true;
+}
+
 /* How many of the gathers, from the first on, the operation has to be behind on the holder; 0: it overtakes all that it
  * holds. */
 static unsigned needs(const struct slr_operation *op, const struct slr_lane *lane, const struct slr_holder *h)
@@ -433,6 +442,8 @@ static unsigned needs(const struct slr_operation *op, const struct slr_lane *lan
     unsigned n = lane->pending->members;
     if (!may_overtake(op, lane, h))
         return n;
+    if (lane->comm->hosts)
+        return overtakes_all(op, lane) ? 0 : n;
     while (n > h->from && op->overtakes(lane, &lane->pending->member[n - 1].gather, op->what))
         n--;
     return n > h->from ? n : 0;

@@ -22,6 +22,7 @@ struct rank player_start(void)
     struct rank r = {.rank = board_env(BOARD_RANK_ENV, -1), .nranks = board_env(BOARD_NRANKS_ENV, 0)};
     int devices = 0;
     CHECK(board() && r.rank >= 0, "start this with launch");
+    rank_name_host(r.rank);
     CUDA(cudaGetDeviceCount(&devices));
     CUDA(cudaSetDevice(r.rank % devices));
     share_id(&r);

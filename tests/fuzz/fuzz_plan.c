@@ -118,6 +118,7 @@ static pid_t start(int rank, int fd, char **argv)
     setenv("RANK", text[0], 1);
     setenv("FUZZ_FD", text[1], 1);
     set_own_environment(text[0]);
+    rank_name_host(rank);
     execv("/proc/self/exe", argv);
     _exit(127);
 }

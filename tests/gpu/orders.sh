@@ -118,15 +118,6 @@ c_programs() {
     [ $n -gt 0 ] && [ $wrong = 0 ] && [ $without -lt $n ]
 }
 
-find_fuzz_plan() {
-    local of=("$SLR_ROOT"/tests/fuzz/{fuzz_plan,ways_runtime,plan*,play*}.c "$SLR_ROOT/tests/order/forms.c" "$logs/ptsz.o")
-    gcc -std=gnu11 -D_GNU_SOURCE -O2 -fPIE -I "$SLR_ROOT" -isystem "$(sed -nE 's/^SLIPRING_CUDA_INCLUDE:[A-Z]*=//p' "$build/CMakeCache.txt")" \
-        -DWAY=way_ptsz -DCUDA_API_PER_THREAD_DEFAULT_STREAM -c -o "$logs/ptsz.o" "$SLR_ROOT/tests/fuzz/ways_runtime.c" || die "ways_runtime.c does not compile"
-    rank_program fuzz_plan fuzz "${of[@]}" "$SLR_ROOT/tests/programs/fuse_api.c" "$(library_file "libcublasLt.so.$(cuda_major)")" >"$logs/make.log" 2>&1 ||
-        { tail -n 20 "$logs/make.log" >&2 && die "fuzz_plan does not compile"; }
-    fuzz_plan=$program
-}
-
 c_steps() {
     local part
     for part in 0 1; do # no threads, which need a device each, no ranks that die, and nothing that only the software GPU has

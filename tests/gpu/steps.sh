@@ -128,6 +128,17 @@ rank_program() {
         "$(library_file libnccl.so.2)" ${driver:+"$driver"} -Wl,--allow-shlib-undefined -lpthread -ldl
 }
 
+# find_fuzz_plan: sets `fuzz_plan`, the random C programs.
+# shellcheck disable=SC2034 # read by the scripts
+find_fuzz_plan() {
+    local of=("$SLR_ROOT"/tests/fuzz/{fuzz_plan,ways_runtime,plan*,play*}.c "$SLR_ROOT/tests/order/forms.c" "$logs/ptsz.o")
+    gcc -std=gnu11 -D_GNU_SOURCE -O2 -fPIE -I "$SLR_ROOT" -isystem "$(sed -nE 's/^SLIPRING_CUDA_INCLUDE:[A-Z]*=//p' "$build/CMakeCache.txt")" \
+        -DWAY=way_ptsz -DCUDA_API_PER_THREAD_DEFAULT_STREAM -c -o "$logs/ptsz.o" "$SLR_ROOT/tests/fuzz/ways_runtime.c" || die "ways_runtime.c does not compile"
+    rank_program fuzz_plan fuzz "${of[@]}" "$SLR_ROOT/tests/programs/fuse_api.c" "$(library_file "libcublasLt.so.$(cuda_major)")" >"$logs/make.log" 2>&1 ||
+        { tail -n 20 "$logs/make.log" >&2 && die "fuzz_plan does not compile"; }
+    fuzz_plan=$program
+}
+
 # two NAME COMMAND...: both ranks, with the environment that frameworks read; the status of the first one that fails.
 two() {
     local name=$1 rank rc=0 pids=() port=$((20000 + RANDOM % 20000))

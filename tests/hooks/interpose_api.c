@@ -72,6 +72,7 @@ static void check_nccl(bool on)
     } while (0)
     SEES(ncclCommInitAll, "slr_comm_init_all", &comm, 1, NULL);
     SEES(ncclCommSplit, "slr_comm_split", comm, 0, 0, &comm, NULL);
+    SEES(ncclGetUniqueId, "slr_get_unique_id", &id);
     SEES(ncclCommGetUniqueId, "slr_comm_get_unique_id", comm, &id);
     SEES(ncclCommGrow, "slr_comm_grow", comm, 2, &id, -1, &comm, NULL);
     SEES(ncclCommFinalize, "slr_comm_finalize", comm);

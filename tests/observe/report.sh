@@ -511,7 +511,7 @@ events() {
 
 # docs/report.md says which lines and fields are read.
 fields() {
-    "$here/fields.sh" "$here/../.." "$SLIPRING_REPORT" || fail "docs/report.md"
+    "$here/fields.sh" "$here/../.." "$SLIPRING_REPORT" || fail "docs/report-fields.txt"
 }
 
 "$@"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Communicators made and ended in every way; gathers on each are exact.
  *
- *   comms CASE
+ *   comms CASE [RANKS]     as many as the case needs, or so many if that is more
  */
 #include "comms.h"
 
@@ -45,7 +45,8 @@ int main(int argc, char **argv)
     for (int t = 0; t < LENGTH(tables) && argc > 1; t++)
         for (const struct comm_case *c = tables[t]; c->name; c++)
             if (!strcmp(c->name, argv[1]))
-                return forms_run(c->procs, 60, c->body, NULL);
-    fprintf(stderr, "usage: comms CASE\n");
+                return forms_run(argc > 2 && c->procs > 1 && atoi(argv[2]) > c->procs ? atoi(argv[2]) : c->procs, 60,
+                                 c->body, NULL);
+    fprintf(stderr, "usage: comms CASE [RANKS]\n");
     return 2;
 }

@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Group calls: everything between ncclGroupStart and ncclGroupEnd is exact, and ends, however the ranks group.
  *
- *   groups CASE
+ *   groups CASE [RANKS [SHARD_BYTES]]
  */
 #include "forms.h"
 
 #include <dlfcn.h>
 #include <string.h>
 
-#define SHARD ((size_t)100000)
 #define LATE_MS 40
 #define N 3 /* gathers, streams and communicators of each rank */
+
+static size_t shard = 100000; /* bytes */
 
 struct world {
     const struct rank *r;
@@ -74,6 +75,23 @@ static void one_stream(struct world *w)
         check(w, i, w->stream[0], "one stream");
 }
 
+/* What is sent is there only when the stream comes to it. */
+static void made_late(struct world *w)
+{
+    uint8_t *made;
+    CUDA(cudaMalloc((void **)&made, N * shard));
+    for (int i = 0; i < N; i++) {
+        CUDA(cudaMemcpy(made + (size_t)i * shard, w->g[i].send, shard, cudaMemcpyDeviceToDevice));
+        CUDA(cudaMemset(w->g[i].send, 0xee, shard));
+    }
+    CUDA(cudaDeviceSynchronize());
+    hold(w->stream[0], LATE_MS);
+    for (int i = 0; i < N; i++)
+        CUDA(cudaMemcpyAsync(w->g[i].send, made + (size_t)i * shard, shard, cudaMemcpyDeviceToDevice, w->stream[0]));
+    one_stream(w);
+    CUDA(cudaFree(made));
+}
+
 /* The streams of a group wait for each other: before it, and after it. */
 static void several_streams(struct world *w)
 {
@@ -81,8 +99,8 @@ static void several_streams(struct world *w)
         hold(w->stream[0], LATE_MS);
     w->seed += 50;
     for (int i = 0; i < N; i++) { /* what every gather sends is made on the first stream */
-        shard_fill(w->g[i].host, SHARD, w->seed + (uint64_t)i, w->r->rank, false);
-        CUDA(cudaMemcpyAsync(w->g[i].send, w->g[i].host, SHARD, cudaMemcpyHostToDevice, w->stream[0]));
+        shard_fill(w->g[i].host, shard, w->seed + (uint64_t)i, w->r->rank, false);
+        CUDA(cudaMemcpyAsync(w->g[i].send, w->g[i].host, shard, cudaMemcpyHostToDevice, w->stream[0]));
     }
     start();
     for (int i = 0; i < N; i++)
@@ -102,7 +120,7 @@ static void own_streams(struct world *w)
         gather_call(&w->g[i], w->comm[0], w->stream[i]);
     end();
     for (int i = 0; i < N; i++)
-        CUDA(cudaMemsetAsync(w->g[i].send, 0xee, SHARD, w->stream[(i + 1) % N]));
+        CUDA(cudaMemsetAsync(w->g[i].send, 0xee, shard, w->stream[(i + 1) % N]));
     check_all(w, "a stream for each");
 }
 
@@ -132,8 +150,8 @@ struct others {
 static void open_others(struct others *o, const struct world *w)
 {
     CUDA(cudaMalloc((void **)&o->sum, 4));
-    CUDA(cudaMalloc((void **)&o->all, SHARD));
-    CUDA(cudaMalloc((void **)&o->from, SHARD));
+    CUDA(cudaMalloc((void **)&o->all, shard));
+    CUDA(cudaMalloc((void **)&o->from, shard));
     to_device(o->sum, &(int32_t){w->r->rank + 1}, 4);
 }
 
@@ -146,10 +164,10 @@ static void close_others(struct others *o)
 
 static void expect_shard(const struct world *w, const uint8_t *device, uint64_t seed, int rank, const char *what)
 {
-    uint8_t *have = malloc(SHARD), *want = malloc(SHARD);
-    CUDA(cudaMemcpy(have, device, SHARD, cudaMemcpyDeviceToHost));
-    shard_fill(want, SHARD, seed, rank, false);
-    EXPECT(!memcmp(have, want, SHARD), "rank %d: %s", w->r->rank, what);
+    uint8_t *have = malloc(shard), *want = malloc(shard);
+    CUDA(cudaMemcpy(have, device, shard, cudaMemcpyDeviceToHost));
+    shard_fill(want, shard, seed, rank, false);
+    EXPECT(!memcmp(have, want, shard), "rank %d: %s", w->r->rank, what);
     free(have);
     free(want);
 }
@@ -164,9 +182,9 @@ static void mixed(struct world *w)
     gather_call(&w->g[0], w->comm[0], s);
     NCCL(ncclAllReduce(o.sum, o.sum, 1, ncclInt32, ncclSum, w->comm[0], s));
     gather_call(&w->g[1], w->comm[1], s);
-    NCCL(ncclBroadcast(w->g[2].send, o.all, SHARD, ncclUint8, 1, w->comm[0], s));
-    NCCL(ncclSend(w->g[2].send, SHARD, ncclUint8, next, w->comm[1], s));
-    NCCL(ncclRecv(o.from, SHARD, ncclUint8, before, w->comm[1], s));
+    NCCL(ncclBroadcast(w->g[2].send, o.all, shard, ncclUint8, 1, w->comm[0], s));
+    NCCL(ncclSend(w->g[2].send, shard, ncclUint8, next, w->comm[1], s));
+    NCCL(ncclRecv(o.from, shard, ncclUint8, before, w->comm[1], s));
     gather_call(&w->g[2], w->comm[0], s);
     end();
     for (int i = 0; i < N; i++)
@@ -207,8 +225,8 @@ static void reduce_beside(struct world *w, size_t count, bool sum_first)
     CUDA(cudaMemcpyAsync(x.device, x.host, count * sizeof *x.device, cudaMemcpyHostToDevice,
                          w->stream[1])); /* for the reduction */
     w->seed += 50;
-    shard_fill(w->g[0].host, SHARD, w->seed, w->r->rank, false);
-    CUDA(cudaMemcpyAsync(w->g[0].send, w->g[0].host, SHARD, cudaMemcpyHostToDevice, w->stream[2])); /* for the gather */
+    shard_fill(w->g[0].host, shard, w->seed, w->r->rank, false);
+    CUDA(cudaMemcpyAsync(w->g[0].send, w->g[0].host, shard, cudaMemcpyHostToDevice, w->stream[2])); /* for the gather */
     start();
     gather_call(&w->g[0], w->comm[0], w->stream[1]);
     NCCL(ncclAllReduce(x.device, x.device, count, ncclInt32, ncclSum, w->comm[0], w->stream[2]));
@@ -243,9 +261,9 @@ static void uneven(struct world *w)
     for (int i = 0; i < N; i++)
         gather_call(&w->g[i], w->comm[i], w->stream[0]);
     if (w->r->rank == 0)
-        NCCL(ncclSend(w->g[0].send, SHARD, ncclUint8, 2, w->comm[0], w->stream[0]));
+        NCCL(ncclSend(w->g[0].send, shard, ncclUint8, 2, w->comm[0], w->stream[0]));
     if (w->r->rank == 2)
-        NCCL(ncclRecv(o.from, SHARD, ncclUint8, 0, w->comm[0], w->stream[0]));
+        NCCL(ncclRecv(o.from, shard, ncclUint8, 0, w->comm[0], w->stream[0]));
     if (grouped)
         end();
     for (int i = 0; i < N; i++)
@@ -296,7 +314,7 @@ static void configured_call(struct world *w, int i, int stream)
 {
     ncclCollConfig_t config = NCCL_COLLCONFIG_INITIALIZER;
     const struct gather *g = &w->g[i];
-    NCCL(ncclAllGatherConfig(g->send, g->recv, SHARD, ncclUint8, w->comm[0], w->stream[stream], &config));
+    NCCL(ncclAllGatherConfig(g->send, g->recv, shard, ncclUint8, w->comm[0], w->stream[stream], &config));
     memset(&config, 0xff, sizeof config);
 }
 
@@ -312,7 +330,7 @@ static void configured(struct world *w)
     configured_call(w, 1, 1);
     end();
     check(w, 1, w->stream[1], "configured, in a group of one");
-    NCCL(ncclAllGatherConfig(w->g[2].send, w->g[2].recv, SHARD, ncclUint8, w->comm[0], w->stream[2], NULL));
+    NCCL(ncclAllGatherConfig(w->g[2].send, w->g[2].recv, shard, ncclUint8, w->comm[0], w->stream[2], NULL));
     check(w, 2, w->stream[2], "without a configuration");
     load(w);
     start();
@@ -321,9 +339,9 @@ static void configured(struct world *w)
     end();
     check(w, 0, w->stream[1], "beside a configured one");
     check(w, 2, w->stream[0], "configured, beside another");
-    CUDA(cudaMemset(first, 3, SHARD));
+    CUDA(cudaMemset(first, 3, shard));
     CUDA(cudaDeviceSynchronize());
-    NCCL(ncclAllReduceConfig(first, first, SHARD, ncclUint8, ncclSum, w->comm[0], w->stream[0], &config));
+    NCCL(ncclAllReduceConfig(first, first, shard, ncclUint8, ncclSum, w->comm[0], w->stream[0], &config));
     CUDA(cudaMemcpyAsync(sum, first, sizeof sum, cudaMemcpyDeviceToHost, w->stream[0]));
     CUDA(cudaStreamSynchronize(w->stream[0]));
     EXPECT(sum[0] == 3 * w->r->nranks && sum[1] == sum[0], "rank %d: the sum is %d", w->r->rank, sum[0]);
@@ -335,7 +353,7 @@ static void unknown(struct world *w)
 {
     void *const nccl = dlopen("libnccl.so.2", RTLD_LAZY | RTLD_NOLOAD);
     __typeof__(&ncclAllGather) gather = (__typeof__(&ncclAllGather))dlsym(nccl, "ncclToComeAllGather");
-    const size_t all = SHARD * (size_t)w->r->nranks;
+    const size_t all = shard * (size_t)w->r->nranks;
     uint8_t *twice;
     EXPECT(gather && dlsym(nccl, "ncclCommCount"), "rank %d: %s", w->r->rank, dlerror());
     CUDA(cudaMalloc((void **)&twice, all * (size_t)w->r->nranks));
@@ -343,7 +361,7 @@ static void unknown(struct world *w)
     NCCL(gather(w->g[0].recv, twice, all, ncclUint8, w->comm[0], w->stream[0]));
     CUDA(cudaStreamSynchronize(w->stream[0]));
     for (int i = 0; i < w->r->nranks * w->r->nranks; i++)
-        expect_shard(w, twice + (size_t)i * SHARD, w->seed, i % w->r->nranks, "gathered twice");
+        expect_shard(w, twice + (size_t)i * shard, w->seed, i % w->r->nranks, "gathered twice");
     CUDA(cudaFree(twice));
     dlclose(nccl);
 }
@@ -393,7 +411,7 @@ static void bad_gather_inside(struct world *w)
 {
     start();
     gather_call(&w->g[0], w->comm[0], w->stream[0]);
-    ncclResult_t bad = ncclAllGather(NULL, w->g[1].recv, SHARD, ncclUint8, w->comm[0], w->stream[0]);
+    ncclResult_t bad = ncclAllGather(NULL, w->g[1].recv, shard, ncclUint8, w->comm[0], w->stream[0]);
     EXPECT(bad != ncclSuccess, "rank %d: a NULL buffer is accepted", w->r->rank);
     EXPECT(ncclGroupEnd() != ncclSuccess, "rank %d: a group with an error is accepted", w->r->rank);
     several_comms(w);
@@ -405,22 +423,23 @@ static void in_progress(struct world *w)
 {
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
     ncclComm_t comm = NULL;
-    static uint8_t sum[SHARD];
+    uint8_t *sum = malloc(shard);
     config.blocking = 0;
     NCCL(ncclCommSplit(w->comm[0], 0, w->r->rank, &comm, &config));
-    CUDA(cudaMemsetAsync(w->g[1].send, 3, SHARD, w->stream[1]));
+    CUDA(cudaMemsetAsync(w->g[1].send, 3, shard, w->stream[1]));
     start();
     gather_call(&w->g[0], comm, w->stream[0]);
-    NCCL(ncclAllReduce(w->g[1].send, w->g[1].send, SHARD, ncclUint8, ncclSum, comm, w->stream[1]));
+    NCCL(ncclAllReduce(w->g[1].send, w->g[1].send, shard, ncclUint8, ncclSum, comm, w->stream[1]));
     ncclResult_t e = ncclGroupEnd();
     EXPECT(e == ncclInProgress, "rank %d: %s", w->r->rank, ncclGetErrorString(e));
     while (e == ncclInProgress)
         NCCL(ncclCommGetAsyncError(comm, &e));
     NCCL(e);
-    CUDA(cudaMemcpyAsync(sum, w->g[1].send, SHARD, cudaMemcpyDeviceToHost, w->stream[0]));
+    CUDA(cudaMemcpyAsync(sum, w->g[1].send, shard, cudaMemcpyDeviceToHost, w->stream[0]));
     check(w, 0, w->stream[1], "in progress");
     CUDA(cudaStreamSynchronize(w->stream[0]));
-    EXPECT(sum[0] == 3 * w->r->nranks && sum[SHARD - 1] == sum[0], "rank %d: the sum is %d", w->r->rank, sum[0]);
+    EXPECT(sum[0] == 3 * w->r->nranks && sum[shard - 1] == sum[0], "rank %d: the sum is %d", w->r->rank, sum[0]);
+    free(sum);
     NCCL(ncclCommDestroy(comm));
 }
 
@@ -429,6 +448,7 @@ static const struct {
     void (*body)(struct world *w);
 } cases[] = {
     {"one-stream", one_stream},
+    {"made-late", made_late},
     {"several-streams", several_streams},
     {"own-streams", own_streams},
     {"several-comms", several_comms},
@@ -455,7 +475,7 @@ static void body(struct rank *r)
         if (i)
             NCCL(ncclCommSplit(w.comm[0], 0, r->rank, &w.comm[i], NULL));
         CUDA(cudaStreamCreateWithFlags(&w.stream[i], cudaStreamNonBlocking));
-        gather_alloc(&w.g[i], r->rank, r->nranks, SHARD);
+        gather_alloc(&w.g[i], r->rank, r->nranks, shard);
     }
     for (int round = 0; round < 3; round++) {
         load(&w);
@@ -471,9 +491,12 @@ static void body(struct rank *r)
 
 int main(int argc, char **argv)
 {
+    if (argc > 3)
+        shard = strtoull(argv[3], NULL, 0);
     for (int i = 0; i < LENGTH(cases) && argc > 1; i++)
         if (!strcmp(cases[i].name, argv[1]))
-            return forms_run(3, 60, body, (void *)(uintptr_t)&cases[i].body);
-    fprintf(stderr, "usage: groups CASE\n");
+            return forms_run(argc > 2 && atoi(argv[2]) > 3 ? atoi(argv[2]) : 3, 60, body,
+                             (void *)(uintptr_t)&cases[i].body);
+    fprintf(stderr, "usage: groups CASE [RANKS [SHARD_BYTES]]\n");
     return 2;
 }

@@ -75,8 +75,22 @@ void rank_place(int rank, int nranks)
 
 void (*ranks_begin)(int rank);
 
+void rank_name_host(int rank)
+{
+    const char *hosts = getenv("TEST_HOSTS"), *of_rank = hosts;
+    char host[32];
+    if (!hosts)
+        return;
+    const bool list = strchr(hosts, ',');
+    for (int r = 0; list && r < rank; r++)
+        of_rank += strcspn(of_rank, ",") + 1;
+    snprintf(host, sizeof host, "host%d", list ? atoi(of_rank) : rank / atoi(hosts));
+    setenv("SLIPRING_HOST", host, 1);
+}
+
 static void child(struct rank *r, int (*pipes)[2], rank_body body)
 {
+    rank_name_host(r->rank);
     if (ranks_begin)
         ranks_begin(r->rank);
     rank_place(r->rank, r->nranks);

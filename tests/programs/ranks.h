@@ -46,6 +46,10 @@ int rank_device(int rank);
  * NCCL as hosts of their own, so before its first call. */
 void rank_place(int rank, int nranks);
 
+/* With TEST_HOSTS in the environment this machine is to be taken for several hosts: a number is how many ranks each has,
+ * a list of numbers the host of each rank. Before anything of CUDA or NCCL in the rank's process. */
+void rank_name_host(int rank);
+
 /* ncclCommInitRank and a stream of its own; the other way round. */
 void rank_open(struct rank *r);
 void rank_close(struct rank *r);

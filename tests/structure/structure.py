@@ -153,13 +153,14 @@ USES = {
     'plugin/passed': 'base cache kernels comm connect tuner produce pending',
     'plugin/transfer': 'base cache kernels comm memory passed',
     'plugin/gather': 'base cache kernels comm memory connect trials produce pending passed transfer',
-    'plugin/fuse': 'base kernels util comm trials produce pending passed',
+    'plugin/hosts': 'base cache kernels util comm gather',
+    'plugin/fuse': 'base kernels util comm trials produce pending passed hosts',
     'plugin/record': 'base cache kernels comm memory connect timeline trials graphs pending passed transfer gather',
     'plugin/scatter': 'base kernels abi comm connect timeline trials produce graphs pending gather record',
     'plugin/lifecycle': 'base cache kernels util callers comm bootstrap memory connect places timeline tuner profiler trials '
-                        'produce graphs pending passed transfer record',
+                        'produce graphs pending passed transfer record hosts',
     'plugin/calls': 'base cache abi util callers comm memory connect timeline tuner trials graphs pending passed gather '
-                    'record scatter lifecycle',
+                    'record scatter hosts lifecycle',
     'interpose': 'base cache kernels comm memory produce graphs pending passed fuse record '
                  'lifecycle calls',
 }

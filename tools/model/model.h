@@ -179,6 +179,7 @@ struct member {
     uint32_t comm, process, rank; /* indices */
     int32_t crank;
     bool ring;          /* as its communicator line says */
+    uint64_t hosts;     /* that it spans, if so; else 0 */
     const char *reason; /* why not; NULL unknown */
     int32_t peer;       /* because of which rank; -1 none */
     struct failure failure;

@@ -157,6 +157,14 @@ static bool is_one(const char *reason, enum slr_reason which)
     return strcmp(reason, slr_reason_name(which)) == 0;
 }
 
+static bool moves(const char *reason)
+{
+    for (enum slr_reason r = 0; r < SLR_R_FUSED; r++)
+        if (slr_reason_moves(r) && is_one(reason, r))
+            return true;
+    return false;
+}
+
 static bool has(const struct call *c, enum slr_reason which)
 {
     for (size_t i = 0; i < c->reasons.n; i++)
@@ -168,8 +176,8 @@ static bool has(const struct call *c, enum slr_reason which)
 /* Of the way that a site goes while, and because, its ways are compared. */
 static bool is_of_trials(const char *reason)
 {
-    return is_one(reason, SLR_R_RING) || is_one(reason, SLR_R_GRAPH) || is_one(reason, SLR_R_TRIAL) ||
-           is_one(reason, SLR_R_MEASURED) || is_one(reason, SLR_R_SCATTER_UNTRIED);
+    return moves(reason) || is_one(reason, SLR_R_TRIAL) || is_one(reason, SLR_R_MEASURED) ||
+           is_one(reason, SLR_R_SCATTER_UNTRIED);
 }
 
 static void add_reason(char *why, const char *reason)
@@ -208,18 +216,19 @@ static void put_why(struct table *t, const struct call *c)
         snprintf(why, sizeof why, "too few calls to compare ring and NCCL, or SLIPRING_TRIALS=0");
     if (has(c, SLR_R_GRAPH))
         snprintf(why + strlen(why), WHY - strlen(why), "%sin CUDA graphs", *why ? "; " : "");
+    if (has(c, SLR_R_HOSTS))
+        snprintf(why + strlen(why), WHY - strlen(why), "%sover hosts", *why ? "; " : "");
     table_cell(t, "%s", *why ? why : "not compared");
 }
 
 /* Where most of its calls go, as far as that is known. */
 static const char *way_of(const struct call *c)
 {
-    const bool ring = has(c, SLR_R_RING) || has(c, SLR_R_GRAPH);
-    bool nccl = false;
+    bool ring = false, nccl = false;
     if (c->way)
         return c->way->nccl ? "NCCL" : "ring";
     for (size_t i = 0; i < c->reasons.n; i++)
-        nccl |= !is_one(c->reasons.at[i].reason, SLR_R_RING) && !is_one(c->reasons.at[i].reason, SLR_R_GRAPH);
+        *(moves(c->reasons.at[i].reason) ? &ring : &nccl) = true;
     return ring ? nccl ? "both" : "ring" : nccl ? "NCCL" : "-";
 }
 

@@ -6,7 +6,9 @@
 
 static void put_decision(struct table *t, const struct member *b)
 {
-    if (b->ring)
+    if (b->hosts)
+        table_cell(t, "ring of each of %" PRIu64 " hosts", b->hosts);
+    else if (b->ring)
         table_cell(t, "ring");
     else if (b->reason && b->peer >= 0)
         table_cell(t, "NCCL: %s, because of rank %d", b->reason, b->peer);

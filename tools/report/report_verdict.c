@@ -62,7 +62,7 @@ static enum slr_reason most_reason(const struct report *r, uint64_t *n)
     for (enum slr_reason i = 0; i < SLR_R_FUSED; i++) {
         const char *name = slr_reason_name(i);
         uint64_t calls = 0;
-        for (int op = 0; op < SLR_COLLECTIVES && i != SLR_R_RING && i != SLR_R_GRAPH; op++)
+        for (int op = 0; op < SLR_COLLECTIVES && !slr_reason_moves(i); op++)
             calls += report_count_of(r, (enum slr_collective_id)op, name);
         if (calls > *n) {
             *n = calls;

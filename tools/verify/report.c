@@ -7,7 +7,7 @@
  * became of a call. */
 static bool stays_with_nccl(int reason)
 {
-    return reason != SLR_R_RING && reason < SLR_R_FUSED;
+    return !slr_reason_moves((enum slr_reason)reason) && reason < SLR_R_FUSED;
 }
 
 static void print_reasons(FILE *out, const unsigned long long count[SLR_R_COUNT], const char *what)

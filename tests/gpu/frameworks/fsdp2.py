@@ -6,7 +6,9 @@ import llama
 
 
 def main():
-    o = common.parse(common.parser(__doc__, llama.SIZES, llama.ONE_GPU, llama.CPU))
+    p = common.parser(__doc__, llama.SIZES, llama.ONE_GPU, llama.CPU)
+    p.add_argument("--replicas", type=int, default=1, metavar="N", help="of the model (HSDP); ranks one behind the other shard one")
+    o = common.parse(p)
     import torch
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
@@ -14,6 +16,8 @@ def main():
     device = common.torch_start(o, deterministic=True)
     model = llama.make(o, device)
     mesh = init_device_mesh(device.type, (common.RANKS,))
+    if o.replicas > 1:
+        mesh = init_device_mesh(device.type, (o.replicas, common.RANKS // o.replicas), mesh_dim_names=("replicate", "shard"))
     policy = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)
     for layer in model.model.layers:
         fully_shard(layer, mesh=mesh, mp_policy=policy)

@@ -175,6 +175,7 @@ PASS(slr_comm_split, ncclCommSplit, (ncclComm_t comm, int color, int key, ncclCo
 PASS(slr_comm_shrink, ncclCommShrink,
      (ncclComm_t comm, int *exclude, int count, ncclComm_t *newcomm, ncclConfig_t *config, int flags),
      (comm, exclude, count, newcomm, config, flags))
+PASS(slr_get_unique_id, ncclGetUniqueId, (ncclUniqueId * id), (id))
 PASS(slr_comm_get_unique_id, ncclCommGetUniqueId, (ncclComm_t comm, ncclUniqueId *id), (comm, id))
 PASS(slr_comm_grow, ncclCommGrow,
      (ncclComm_t comm, int nranks, const ncclUniqueId *id, int rank, ncclComm_t *newcomm, ncclConfig_t *config),

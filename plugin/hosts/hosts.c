@@ -1,0 +1,163 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "plugin/hosts/hosts.h"
+
+#include "base/settings.h"
+#include "cache/captures.h"
+#include "plugin/comm/call.h"
+#include "plugin/comm/lane.h"
+#include "plugin/comm/stream.h"
+#include "plugin/gather/gather.h"
+#include "plugin/util/process.h"
+
+/* ---- the decision ---- */
+
+static bool captures(const struct slr_call *call)
+{
+    const struct slr_hosts *h = call->comm->hosts;
+    if (slr_context_enter(h->ctx) != SLR_OK)
+        return true;
+    const bool may = slr_stream_may_capture(call->stream);
+    slr_shared_leave();
+    return may;
+}
+
+enum slr_reason slr_hosts_has(const struct slr_call *call)
+{
+    const struct slr_collective *kind = call->flow->kind;
+    if (kind->sends_all || !kind->gets_all || !call->send || !call->recv || !call->shard)
+        return SLR_R_HOSTS_NCCL;
+    if (call->bytes < slr_get(SLR_S_MIN_BYTES))
+        return SLR_R_TOO_SMALL;
+    if (call->config)
+        return SLR_R_CONFIGURED;
+    return (!call->held && slr_region_gathers()) || captures(call) ? SLR_R_HOSTS_NCCL : SLR_R_HOSTS;
+}
+
+/* ---- the calls of the inside ---- */
+
+/* The whole's receive buffer, of a call of the inside's. */
+static char *whole_recv(const struct slr_call *call)
+{
+    const struct slr_hosts *h = call->comm->hosts;
+    const int from = (h->host - call->step + h->hosts) % h->hosts;
+    return (char *)call->recv - (size_t)from * call->bytes;
+}
+
+static ncclResult_t rail_failed(struct slr_comm *inside, ncclResult_t r)
+{
+    slr_comm_fail(inside, SLR_PEER, -1, "NCCL between the hosts failed");
+    return r;
+}
+
+/* Step 0 has the rail do its part of all of them. With the guard up. */
+static ncclResult_t begin_rail(const struct slr_call *call)
+{
+    struct slr_comm *c = call->comm;
+    if (slr_shared_work_begin(&c->shared) != SLR_OK)
+        return rail_failed(c, ncclUnhandledCudaError);
+    const ncclResult_t r = slr_rail_run(c->hosts, call->send, whole_recv(call), call->shard);
+    slr_shared_work_end();
+    return r == ncclSuccess ? r : rail_failed(c, r);
+}
+
+static ncclResult_t step_ring(const struct slr_call *call, bool entered)
+{
+    (void)entered;
+    const ncclResult_t r = call->step == 0 ? begin_rail(call) : ncclSuccess;
+    if (r != ncclSuccess)
+        return r;
+    return slr_gather_ring(call, true, SLR_R_RING);
+}
+
+static const struct slr_flow flow_step = {.kind = &slr_collectives[SLR_ALL_GATHER], .ring = step_ring};
+
+/* The host's ranks have their shards of all hosts: each host's are gathered in place. */
+static ncclResult_t inside_by_nccl(const struct slr_call *call)
+{
+    const struct slr_hosts *h = call->comm->hosts;
+    ncclResult_t r = ncclSuccess;
+    for (int step = 0; step < h->hosts && r == ncclSuccess; step++) {
+        const int from = (h->host - step + h->hosts) % h->hosts;
+        char *recv = whole_recv(call) + (size_t)from * call->bytes;
+        const void *send = step == 0 ? call->send : recv + (size_t)h->place * call->shard;
+        r = slr_real.ncclAllGather(send, recv, call->count, call->type, h->inside, (cudaStream_t)h->stream);
+    }
+    return r;
+}
+
+static ncclResult_t all_by_nccl(const struct slr_call *call, bool entered)
+{
+    (void)entered;
+    struct slr_comm *c = call->comm;
+    ncclResult_t r = begin_rail(call);
+    if (r != ncclSuccess || slr_shared_work_begin(&c->shared) != SLR_OK)
+        return r;
+    r = inside_by_nccl(call);
+    if (r == ncclSuccess && (SLR_CU(cuEventRecord, c->hosts->done, c->hosts->stream) != SLR_OK ||
+                             SLR_CU(cuStreamWaitEvent, call->stream, c->hosts->done, 0) != SLR_OK))
+        r = ncclUnhandledCudaError;
+    slr_shared_work_end();
+    return r == ncclSuccess ? r : rail_failed(c, r);
+}
+
+static const struct slr_flow flow_nccl = {.kind = &slr_collectives[SLR_ALL_GATHER], .ring = all_by_nccl};
+
+static struct slr_call step_of(const struct slr_call *call, struct slr_comm *inside, int step)
+{
+    const struct slr_hosts *h = inside->hosts;
+    const int from = (h->host - step + h->hosts) % h->hosts;
+    struct slr_call x = *call;
+    x.flow = &flow_step;
+    x.comm = inside;
+    x.nccl = h->inside;
+    x.bytes = call->shard * (size_t)h->per;
+    x.recv = (char *)call->recv + (size_t)from * x.bytes;
+    x.send = step == 0 ? call->send : (const char *)x.recv + (size_t)h->place * call->shard;
+    x.step = step;
+    x.arrives = step == 0 ? NULL : h->arrived[step];
+    x.why = SLR_R_RING;
+    x.turn.site = -1;
+    return x;
+}
+
+unsigned slr_hosts_calls(const struct slr_call *call, struct slr_comm *inside, bool ring, struct slr_call *out)
+{
+    const int hosts = inside->hosts->hosts;
+    out[0] = step_of(call, inside, 0);
+    if (!ring) {
+        out[0].flow = &flow_nccl;
+        return 1;
+    }
+    for (int step = 1; step < hosts; step++)
+        out[step] = step_of(call, inside, step);
+    return (unsigned)hosts;
+}
+
+/* ---- around them ---- */
+
+/* On a stream of another context the visitor stands for it, behind the entry. */
+ncclResult_t slr_hosts_enter(struct slr_comm *inside, CUstream stream, CUcontext from)
+{
+    ncclResult_t r = slr_gather_entry(inside, stream, from);
+    if (r != ncclSuccess)
+        return r;
+    if (from)
+        return slr_gather_wait_entries(inside, inside->hosts->stream);
+    enum slr_status s = slr_shared_work_begin(&inside->shared);
+    if (s == SLR_OK) {
+        s = slr_rail_enter(inside->hosts, stream);
+        slr_shared_work_end();
+    }
+    return s == SLR_OK ? ncclSuccess : rail_failed(inside, ncclUnhandledCudaError);
+}
+
+ncclResult_t slr_hosts_error(const struct slr_comm *whole)
+{
+    ncclResult_t of_rail = ncclSuccess;
+    struct slr_comm *inside = slr_comm_inside(whole);
+    ncclResult_t r = inside ? (ncclResult_t)atomic_load(&inside->error) : ncclSuccess;
+    slr_comm_put(inside);
+    if (r == ncclSuccess && slr_real.ncclCommGetAsyncError(whole->hosts->rail, &of_rail) == ncclSuccess)
+        r = of_rail;
+    return r;
+}

@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The folder hosts/: all-gathers of communicators that span several hosts (SLIPRING_HOSTS). docs/hosts.md has what is
+ * agreed when such a communicator is made (lifecycle/make_hosts.c), why nothing deadlocks, and each bad case.
+ *
+ *   whole    the program's communicator, of all ranks; its record has `pass` SLR_R_HOSTS
+ *   inside   a communicator of slipring's own, of the ranks of one host: an ordinary one, with a ring
+ *   rail     one of NCCL's, of the ranks in the same place of each host, in the order of the hosts
+ *
+ * A gather of the whole is, on a host of `per` ranks that is number h of `hosts`:
+ *
+ *   step 0      a gather of the inside, of the own host's shards
+ *   step s      behind the arrival of the shard that the rail's rank h - s sends (modulo `hosts`): a gather of the
+ *               inside, in place in the receive buffer, of the shards of host h - s
+ *
+ * These are pending together, as those of a group (pending/pending.h): what comes behind them on the stream joins, or
+ * overtakes, as behind any gather. What a rank sends to the rail is sent from its buffer, and received in its place of the
+ * receive buffer, by NCCL, on a stream of the rail's own that begins where the gather does (`entry`).
+ *
+ * Ranks of a host call the inside's gathers in the same order, with the same sizes: those of the whole are. Whether the
+ * ring of the inside takes one, or NCCL, is the matter of that host alone: the rail's part is the same. */
+#ifndef SLR_PLUGIN_HOSTS_HOSTS_H
+#define SLR_PLUGIN_HOSTS_HOSTS_H
+
+#include <stdbool.h>
+#include "base/real.h"
+#include "base/status.h"
+#include "kernels/ring.h"
+
+struct slr_call;
+struct slr_comm;
+
+#define SLR_HOSTS SLR_TOGETHER /* most hosts: a gather has so many steps, and is pending as a whole */
+
+struct slr_hosts {
+    int hosts, per; /* ranks of the whole: host * per + place */
+    int host;       /* this rank's */
+    int place;      /* among the ranks of its host: its rank of the inside */
+    ncclComm_t inside, rail;
+    CUcontext ctx; /* of the device; the inside has it retained */
+    CUstream stream;
+    CUevent entry; /* where a gather begins */
+    CUevent arrived[SLR_HOSTS]
+                   [SLR_ARRIVALS]; /* by step, from 1, and piece of the shard; the last one also: all is sent */
+    CUevent done;                  /* where NCCL does the inside's part: all of it */
+};
+
+/* ---- rail.c: in the context of the device, with the guard up ---- */
+
+/* Streams and events, when the communicators are there. On failure nothing is left. */
+enum slr_status slr_rail_open(struct slr_hosts *h);
+
+/* Lets NCCL connect the ranks of the rail, at a moment that is the same for all: each pair exchanges what the first gather
+ * would, one byte, in `memory` (two bytes on the device). What it answers. */
+ncclResult_t slr_rail_connect(struct slr_hosts *h, CUdeviceptr memory);
+
+/* The next gather begins behind what is on `stream` now; any number of times. */
+enum slr_status slr_rail_enter(const struct slr_hosts *h, CUstream stream);
+
+/* Sends `send`, a shard of so many bytes, to all other hosts, and receives theirs into their places of `recv`, that of all
+ * ranks; records `arrived`. */
+ncclResult_t slr_rail_run(struct slr_hosts *h, const void *send, char *recv, size_t bytes);
+
+/* Nothing is in flight. */
+void slr_rail_close(struct slr_hosts *h);
+
+/* ---- hosts.c ---- */
+
+/* Of a call of the whole that its size leaves to the ring: SLR_R_HOSTS, or why NCCL has it. Uniform, but for captures and
+ * regions, which all ranks have to make alike there. */
+enum slr_reason slr_hosts_has(const struct slr_call *call);
+
+/* The calls of the inside that a call of the whole is; at most SLR_HOSTS in `out`, `comm` is the inside, whose use is the caller's.
+ * When its ring does not take them it is one, which NCCL does. */
+unsigned slr_hosts_calls(const struct slr_call *call, struct slr_comm *inside, bool ring, struct slr_call *out);
+
+/* As slr_gather_entry, of a call of the inside; before all of a group's. */
+ncclResult_t slr_hosts_enter(struct slr_comm *inside, CUstream stream, CUcontext from);
+
+/* What the program's ncclCommGetAsyncError is to be told besides: an error of the rail's, or of the inside's. */
+ncclResult_t slr_hosts_error(const struct slr_comm *whole);
+
+#endif

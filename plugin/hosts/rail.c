@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "plugin/hosts/hosts.h"
+
+#include "base/settings.h"
+
+/* From host h at step s comes what host h sends at its step s: so each step of a rank has one peer to send to and one to
+ * receive from, and at any step all hosts are busy. */
+static int sends_to(const struct slr_hosts *h, int step)
+{
+    return (h->host + step) % h->hosts;
+}
+
+static int receives_from(const struct slr_hosts *h, int step)
+{
+    return (h->host - step + h->hosts) % h->hosts;
+}
+
+static enum slr_status open_all(struct slr_hosts *h)
+{
+    SLR_TRY(SLR_CU(cuStreamCreateWithPriority, &h->stream, CU_STREAM_NON_BLOCKING, 0));
+    SLR_TRY(SLR_CU(cuEventCreate, &h->entry, CU_EVENT_DISABLE_TIMING));
+    return SLR_CU(cuEventCreate, &h->done, CU_EVENT_DISABLE_TIMING);
+}
+
+enum slr_status slr_rail_open(struct slr_hosts *h)
+{
+    const enum slr_status s = open_all(h);
+    if (s != SLR_OK)
+        slr_rail_close(h);
+    return s;
+}
+
+static void close_event(CUevent *event)
+{
+    if (*event)
+        slr_real.cuEventDestroy(*event);
+    *event = NULL;
+}
+
+void slr_rail_close(struct slr_hosts *h)
+{
+    close_event(&h->entry);
+    close_event(&h->done);
+    for (int step = 1; step < h->hosts; step++)
+        for (int i = 0; i < SLR_ARRIVALS; i++)
+            close_event(&h->arrived[step][i]);
+    if (h->stream)
+        slr_real.cuStreamDestroy(h->stream);
+    h->stream = NULL;
+}
+
+/* One step, as a group of its own, so that NCCL's kernel of it ends when it is over. */
+static ncclResult_t exchange(const struct slr_hosts *h, int step, const void *send, void *recv, size_t count,
+                             ncclDataType_t type)
+{
+    ncclResult_t r = slr_real.ncclGroupStart();
+    if (r != ncclSuccess)
+        return r;
+    r = slr_real.ncclSend(send, count, type, sends_to(h, step), h->rail, (cudaStream_t)h->stream);
+    if (r == ncclSuccess)
+        r = slr_real.ncclRecv(recv, count, type, receives_from(h, step), h->rail, (cudaStream_t)h->stream);
+    const ncclResult_t ended = slr_real.ncclGroupEnd();
+    return r == ncclSuccess ? ended : r;
+}
+
+ncclResult_t slr_rail_connect(struct slr_hosts *h, CUdeviceptr memory)
+{
+    ncclResult_t r = ncclSuccess;
+    for (int step = 1; step < h->hosts && r == ncclSuccess; step++)
+        r = exchange(h, step, (const void *)(uintptr_t)memory, (void *)(uintptr_t)(memory + 1), 1, ncclUint8);
+    return r;
+}
+
+enum slr_status slr_rail_enter(const struct slr_hosts *h, CUstream stream)
+{
+    SLR_TRY(SLR_CU(cuEventRecord, h->entry, stream));
+    return SLR_CU(cuStreamWaitEvent, h->stream, h->entry, 0);
+}
+
+static enum slr_status record(struct slr_hosts *h, CUevent *arrived)
+{
+    if (!*arrived)
+        SLR_TRY(SLR_CU(cuEventCreate, arrived, CU_EVENT_DISABLE_TIMING));
+    return SLR_CU(cuEventRecord, *arrived, h->stream);
+}
+
+/* All pieces of one host's shard, and then the next host's: so the first host is complete as soon as can be. */
+static ncclResult_t run_step(struct slr_hosts *h, int step, const char *send, char *recv, size_t bytes)
+{
+    const size_t each = slr_arrival_bytes(bytes, (uint32_t)slr_get(SLR_S_CHUNKS));
+    for (size_t at = 0, i = 0; at < bytes; at += each, i++) {
+        const size_t now = bytes - at < each ? bytes - at : each;
+        const ncclResult_t r = exchange(h, step, send + at, recv + at, now, ncclUint8);
+        if (r != ncclSuccess)
+            return r;
+        if (record(h, &h->arrived[step][i]) != SLR_OK)
+            return ncclUnhandledCudaError;
+    }
+    return ncclSuccess;
+}
+
+ncclResult_t slr_rail_run(struct slr_hosts *h, const void *send, char *recv, size_t bytes)
+{
+    ncclResult_t r = ncclSuccess;
+    for (int step = 1; step < h->hosts && r == ncclSuccess; step++) {
+        const size_t place = (size_t)receives_from(h, step) * (size_t)h->per + (size_t)h->place;
+        r = run_step(h, step, send, recv + place * bytes, bytes);
+    }
+    return r;
+}

@@ -1,0 +1,120 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# Several hosts (SLIPRING_HOSTS), for which one machine is to be taken: four ranks on the first GPU are two hosts of two. NCCL talks
+# over loopback sockets, between the hosts as inside of them; so what is measured here says nothing of time.
+#
+#   c-*       random C programs of four ranks (tests/fuzz/fuzz_plan), whose every byte is compared
+#   torch-*   PyTorch programs (frameworks/), without slipring and with it: the same losses, bit for bit
+#
+# usage: tests/gpu/hosts.sh [options]
+#   --softgpu      on the software GPU, the C programs alone: tests this script
+#   --build DIR    use this build as it is instead of building in build-gpu
+#   --steps N      of each PyTorch program [40]
+#   --seconds N    of random programs, twice [60]
+#   --only REGEX   only the steps whose name matches
+#   --jobs N       at a time [2]
+#   --each S       most seconds of one run [120]
+#   --limit S      start no further step after so many seconds [540]
+#   --out DIR      where logs go [$OUT, else out/gpu]
+#
+# Exit status: 0 when every step passed, else 1.
+set -euo pipefail
+. "$(dirname "$0")/steps.sh"
+
+steps=40 each=120 seconds=60 one_gpu=1 jobs=2
+while [ $# -gt 0 ]; do
+    case $1 in
+    --softgpu) softgpu=1 ;;
+    --build | --steps | --seconds | --only | --jobs | --each | --limit | --out) need_value "$1" "$@" && declare "${1#--}=$2" && shift ;;
+    -h | --help) usage && exit 0 ;;
+    *) bad_usage "unknown option $1; see --help" ;;
+    esac
+    shift
+done
+programs=$SLR_ROOT/tests/gpu/frameworks
+python=(env "LD_LIBRARY_PATH=${LD_LIBRARY_PATH:-}" "${PYTHON:-python3}" -u) # with the wheels' own libraries
+open_logs
+settings=(--set hosts=on --set min_bytes=0 --set log=info)
+
+# How many calls of all ranks were counted with the reason.
+counts() { # NAME REASON
+    cat /dev/null "$logs/$1".*.decisions | sed -nE "s/.* count reason=$2 n=([0-9]+).*/\1/p" | awk '{ n += $1 } END { print n + 0 }'
+}
+
+# HSDP shards inside of a host, so that its gathers go over the ring there.
+row() { # NAME COMMAND...
+    local name=$1 rc=0 moved
+    shift
+    "$@" || rc=$?
+    moved=$(counts "$name" "$([[ $name == *hsdp ]] && echo ring || echo hosts)")
+    printf '| %s | %s | %s | %s |\n' "$name" "$([ $rc = 0 ] && echo exact || echo "status $rc")" "$moved" "$(counts "$name" fused)" >"$logs/$name.row"
+    [ $rc = 0 ] || return $rc
+    [ "$moved" -gt 0 ] || { grep -hE 'hosts_off|communicator ' "$logs/$name".*.decisions | head -n 4; echo "no gather went over hosts" && return 1; }
+}
+
+# c_programs NAME FIRST-SEED: those of four ranks, as many as fit into the time; each rank is started with its host's name.
+c_programs() {
+    local name=$1 at=$2 n=0 end=$((SECONDS + seconds)) options=(--no threads,kill,freeze,stop,deepbind,conditional)
+    for (( ; SECONDS < end; at++)); do
+        "${plain[@]}" "$fuzz_plan" "$at" --about "${options[@]}" | grep -q '^processes ranks=4 ' || continue
+        TEST_HOSTS=2 timeout -k 5 100 "${plain[@]}" "$slipring" run --lib "$build/libslipring.so" "${settings[@]}" --set alloc_min=1 --set trials=0 \
+            --set chunks=$((at % 4)) --set "log_file=$logs/$name.%p.decisions" -- "$fuzz_plan" "$at" "${options[@]}" >"$logs/$name.one" 2>&1 ||
+            { echo "seed $at:" && tail -n 20 "$logs/$name.one" && return 1; }
+        n=$((n + 1))
+    done
+    echo "$n programs, 0 wrong"
+    [ $n -gt 0 ]
+}
+
+# four NAME COMMAND...: the four ranks; the status of the first one that fails.
+four() {
+    local name=$1 rank rc=0 pids=() port=$((20000 + RANDOM % 20000))
+    shift
+    for rank in 0 1 2 3; do
+        bounded env RANK=$rank WORLD_SIZE=4 LOCAL_RANK=$rank LOCAL_WORLD_SIZE=4 MASTER_ADDR=127.0.0.1 MASTER_PORT=$port \
+            SLIPRING_HOST=host$((rank / 2)) "$@" >"$logs/$name.rank$rank.out" 2>&1 &
+        pids+=($!)
+    done
+    for rank in "${pids[@]}"; do wait "$rank" || rc=$?; done
+    grep -h "^rank " "$logs/$name".rank*.out || tail -n 5 "$logs/$name".rank*.out
+    return $rc
+}
+
+losses() { # NAME
+    "${python[@]}" -c 'import json, sys; print(json.load(open(sys.argv[1]))["losses"])' "$logs/$1.rank0.json"
+}
+
+# torch_of NAME FILE OPTION...
+torch_of() {
+    local name=$1 command=("${python[@]}" "$programs/$2" --steps "$steps" --settle 10 --one-gpu) rc=0
+    shift 2
+    four "$name-nccl" "${command[@]}" --json "$logs/$name-nccl" "$@" || return $?
+    row "$name" four "$name" "$slipring" run --lib "$build/libslipring.so" "${settings[@]}" --set "log_file=$logs/$name.rank%r.decisions" -- \
+        "${command[@]}" --json "$logs/$name" "$@" || return $?
+    [ "$(losses "$name")" = "$(losses "$name-nccl")" ] || { echo "WRONG: losses differ: $(losses "$name") and $(losses "$name-nccl")" && return 1; }
+}
+
+table() {
+    {
+        echo "| program | bytes, losses | gathers of all ranks moved | fused |"
+        echo "| --- | --- | --- | --- |"
+        for name in "${names[@]}"; do cat "$logs/$name.row" 2>/dev/null || true; done
+    } >"$logs/table.table"
+}
+
+find_device
+two_gpus_or_one
+find_build
+say "$device; logs in $out"
+find_fuzz_plan
+for part in 0 1; do side_by_side "c-$part" $((seconds + 130)) row "c-$part" c_programs "c-$part" $((part * 5000 + 1)); done
+if [ $softgpu = 0 ]; then
+    side_by_side torch-c10d "$each" torch_of torch-c10d functional.py --form c10d
+    side_by_side torch-functional "$each" torch_of torch-functional functional.py --form functional
+    side_by_side torch-coalesced "$each" torch_of torch-coalesced functional.py --form coalesced
+    side_by_side torch-fsdp2 "$each" torch_of torch-fsdp2 fsdp2.py
+    side_by_side torch-hsdp "$each" torch_of torch-hsdp fsdp2.py --replicas 2
+fi
+wait
+only="" alone table 10 table # whatever was wanted
+finish
