@@ -122,11 +122,10 @@ static bool await_stream(CUstream stream, ncclComm_t comm, uint64_t deadline)
 /* ---- one rank's part ---- */
 
 struct fact {
-    uint64_t
-        meaning; /* of the control block's words, which follows from the version, and of the settings that must be equal */
-    uint64_t host;   /* whose socket it is that the ranks of one meet at: of the machine, and SLIPRING_HOST */
-    int32_t willing; /* as far as this rank knows now */
-    int32_t inside;  /* it has the inside, and its rail */
+    uint64_t meaning; /* of the control block's words, as the version has them, and of settings that must be equal */
+    uint64_t host;    /* whose socket it is that the ranks of one meet at: of the machine, and SLIPRING_HOST */
+    int32_t willing;  /* as far as this rank knows now */
+    int32_t inside;   /* it has the inside, and its rail */
 };
 
 struct part {

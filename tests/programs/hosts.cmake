@@ -56,6 +56,7 @@ endif()
 run(hosts_order 300 ${judged} --set SLIPRING_FLOP_PER_BYTE=0 EACH forms_order ${order_cases} 4 LABELS hosts slow PROPERTIES COST 40)
 set(group_cases one-stream,made-late,several-streams,own-streams,several-comms,mixed,other-stream,uneven,nested)
 run(hosts_groups 120 ${judged} EACH forms_groups ${group_cases} 4 LABELS hosts race)
+run(hosts_groups_verified 120 ${two} --set SLIPRING_VERIFY=1 EACH forms_groups one-stream,several-streams,mixed 4)
 run(hosts_groups_by_three 120 ${over} --set TEST_HOSTS=3 ${spans} EACH forms_groups ${group_cases},error-inside,empty,in-progress,configured 6)
 run(hosts_groups_no_room 120 ${judged} ${no_room} EACH forms_groups one-stream,made-late,several-streams,mixed "4 2000000" LABELS hosts race)
 run(hosts_comms 120 ${two}
