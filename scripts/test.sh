@@ -274,7 +274,7 @@ if [ $all = 1 ]; then
     leave_out+=('scatter_all_(all-sizes|changed|copy|forms|graphs|graphs-wrong|group|look|one_lane|reuse|small|tried|unlike|wrong)(_.*)?')
     # Long ones, whose threads others have; a model of time.
     leave_out+=('form_graphs_soak-kept_.*' form_graphs_unmapped-grows_3 form_graphs_far-behind_processes form_order_timing)
-    leave_out+=('hosts_flight_(stop|driver|abort-full|destroy|kill-told).*')
+    leave_out+=('hosts_(groups_by_three|comms|later_comms)' 'hosts_flight_(stop|driver|abort-full|abort-blocked|destroy|kill-told|kill-before).*')
     # Copies and sums of an all-reduce in place go on beside each other when the waits between them have been let go of.
     leave_out+=('fault_flight_(abort|abort-ahead|stop-fails)_0_reduce' 'fault_flight_kill-before_0_reduce_slow_.*')
     # More ranks, each a process: the threads of one do not depend on them.

@@ -130,7 +130,11 @@ run(form_mutant_carry_shared 300 MUTANT carry_shared ${caught} EACH forms_event_
 # ---- other contexts ----
 # Whole programs with their streams in green contexts, and with one current.
 foreach(how streams current)
-  run(form_contexts_${how} 300 LIB ${contexts} ${form} --set SLIPRING_FLOP_PER_BYTE=0 ${ring_only} EACH forms_order list-all 2 LABELS form slow
+  set(cases list-all)
+  if(how STREQUAL current) # where a missing join shows
+    set(cases list)
+  endif()
+  run(form_contexts_${how} 300 LIB ${contexts} ${form} --set SLIPRING_FLOP_PER_BYTE=0 ${ring_only} EACH forms_order ${cases} 2 LABELS form slow
     ENV TEST_CONTEXTS=${how} PROPERTIES COST 40)
   run(form_contexts_${how}_fused 120 LIB ${contexts} ${form} --set SLIPRING_FLOP_PER_BYTE=0 ${ring_only} --has "\"event\":\"fused\".*\"via\":\"event\""
     EACH forms_order event-gemm-blocking,event-two-waiters,event-many,event-framework,context-gemm-event 3 ENV TEST_CONTEXTS=${how})
