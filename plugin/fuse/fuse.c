@@ -114,16 +114,12 @@ static unsigned consumed_by(const struct slr_lane *lane, const struct slr_holder
     return 0;
 }
 
-/* Of gathers over hosts: whose shards those are that come at the step, and where the whole's receive buffer is. */
-static int host_of(const struct slr_hosts *hosts, unsigned step)
-{
-    return (hosts->host - (int)step + hosts->hosts) % hosts->hosts;
-}
-
+/* Of a gather over hosts whose steps begin at member `first`: where all ranks receive, by what the one step says. */
 static CUdeviceptr whole_recv(const struct slr_lane *lane, unsigned first, unsigned step)
 {
     const struct slr_gather *g = &lane->pending->member[first + step].gather;
-    return g->recv - (size_t)host_of(lane->comm->hosts, step) * (size_t)lane->ring.nranks * g->plan.shard;
+    const size_t host = (size_t)slr_hosts_of_step(lane->comm->hosts, (int)step);
+    return g->recv - host * (size_t)lane->ring.nranks * g->plan.shard;
 }
 
 /* Whether the steps of one gather are pending from that member on. */
@@ -199,17 +195,22 @@ static enum slr_reason find_split(const struct slr_lane *lane, const struct slr_
     return r;
 }
 
-/* Settings first, as they cost nothing; then the shape. SLR_R_FUSED, or why the GEMM runs whole. */
-static enum slr_reason may_cut(const struct slr_lane *lane, const struct slr_member *m, struct slr_gemm *gemm,
-                               struct slr_gemm_split *split, bool *overwrites)
+static enum slr_reason settings_allow(void)
 {
     if (!slr_get(SLR_S_FUSE))
         return SLR_R_JOIN_NO_FUSE;
     if (slr_get(SLR_S_STRICT))
         return SLR_R_JOIN_STRICT;
-    if (slr_region_gemms())
-        return SLR_R_JOIN_REGION;
-    enum slr_reason r = slr_gemm_describe(gemm);
+    return slr_region_gemms() ? SLR_R_JOIN_REGION : SLR_R_FUSED;
+}
+
+/* Settings first, as they cost nothing; then the shape. SLR_R_FUSED, or why the GEMM runs whole. */
+static enum slr_reason may_cut(const struct slr_lane *lane, const struct slr_member *m, struct slr_gemm *gemm,
+                               struct slr_gemm_split *split, bool *overwrites)
+{
+    enum slr_reason r = settings_allow();
+    if (r == SLR_R_FUSED)
+        r = slr_gemm_describe(gemm);
     if (r == SLR_R_FUSED)
         r = find_split(lane, &m->gather, gemm, split, overwrites);
     if (r == SLR_R_JOIN_ATTRIBUTE || r == SLR_R_JOIN_EPILOGUE)
@@ -434,16 +435,12 @@ static enum slr_reason may_cut_whole(const struct slr_lane *lane, unsigned first
 {
     struct slr_member whole = lane->pending->member[first];
     const int nranks = lane->comm->hosts->hosts * lane->ring.nranks;
-    if (!slr_get(SLR_S_FUSE))
-        return SLR_R_JOIN_NO_FUSE;
-    if (slr_get(SLR_S_STRICT))
-        return SLR_R_JOIN_STRICT;
-    if (slr_region_gemms())
-        return SLR_R_JOIN_REGION;
-    if (slr_get(SLR_S_PARTS) == 1)
+    enum slr_reason r = settings_allow();
+    if (r == SLR_R_FUSED && slr_get(SLR_S_PARTS) == 1)
         return SLR_R_JOIN_WHOLE;
     whole.gather.recv = whole_recv(lane, first, 0);
-    enum slr_reason r = slr_gemm_describe(gemm);
+    if (r == SLR_R_FUSED)
+        r = slr_gemm_describe(gemm);
     if (r == SLR_R_FUSED)
         r = slr_gemm_split_find(gemm, &whole.gather, nranks, split);
     if (r != SLR_R_FUSED)
@@ -474,7 +471,7 @@ static unsigned step_in_parts(struct slr_lane *lane, unsigned first, unsigned st
                               const struct slr_holder *h, struct slr_gemm_split *split, cublasStatus_t *result)
 {
     const struct slr_hosts *hosts = lane->comm->hosts;
-    split->first = (int64_t)host_of(hosts, step) * lane->ring.nranks * split->shard_cols;
+    split->first = (int64_t)slr_hosts_of_step(hosts, (int)step) * lane->ring.nranks * split->shard_cols;
     return in_parts(lane, first + step, gemm, h, split, result);
 }
 

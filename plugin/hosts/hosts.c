@@ -39,8 +39,7 @@ enum slr_reason slr_hosts_has(const struct slr_call *call)
 static char *whole_recv(const struct slr_call *call)
 {
     const struct slr_hosts *h = call->comm->hosts;
-    const int from = (h->host - call->step + h->hosts) % h->hosts;
-    return (char *)call->recv - (size_t)from * call->bytes;
+    return (char *)call->recv - (size_t)slr_hosts_of_step(h, call->step) * call->bytes;
 }
 
 static ncclResult_t rail_failed(struct slr_comm *inside, ncclResult_t r)
@@ -77,8 +76,7 @@ static ncclResult_t inside_by_nccl(const struct slr_call *call)
     const struct slr_hosts *h = call->comm->hosts;
     ncclResult_t r = ncclSuccess;
     for (int step = 0; step < h->hosts && r == ncclSuccess; step++) {
-        const int from = (h->host - step + h->hosts) % h->hosts;
-        char *recv = whole_recv(call) + (size_t)from * call->bytes;
+        char *recv = whole_recv(call) + (size_t)slr_hosts_of_step(h, step) * call->bytes;
         const void *send = step == 0 ? call->send : recv + (size_t)h->place * call->shard;
         r = slr_real.ncclAllGather(send, recv, call->count, call->type, h->inside, (cudaStream_t)h->stream);
     }
@@ -105,13 +103,12 @@ static const struct slr_flow flow_nccl = {.kind = &slr_collectives[SLR_ALL_GATHE
 static struct slr_call step_of(const struct slr_call *call, struct slr_comm *inside, int step)
 {
     const struct slr_hosts *h = inside->hosts;
-    const int from = (h->host - step + h->hosts) % h->hosts;
     struct slr_call x = *call;
     x.flow = &flow_step;
     x.comm = inside;
     x.nccl = h->inside;
     x.bytes = call->shard * (size_t)h->per;
-    x.recv = (char *)call->recv + (size_t)from * x.bytes;
+    x.recv = (char *)call->recv + (size_t)slr_hosts_of_step(h, step) * x.bytes;
     x.send = step == 0 ? call->send : (const char *)x.recv + (size_t)h->place * call->shard;
     x.step = step;
     x.arrives = step == 0 ? NULL : h->arrived[step];

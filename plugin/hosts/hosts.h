@@ -39,10 +39,16 @@ struct slr_hosts {
     CUcontext ctx; /* of the device; the inside has it retained */
     CUstream stream;
     CUevent entry; /* where a gather begins */
-    CUevent arrived[SLR_HOSTS]
-                   [SLR_ARRIVALS]; /* by step, from 1, and piece of the shard; the last one also: all is sent */
-    CUevent done;                  /* where NCCL does the inside's part: all of it */
+    /* By step, from 1, and piece of the shard; the last one also: all is sent. */
+    CUevent arrived[SLR_HOSTS][SLR_ARRIVALS];
+    CUevent done; /* where NCCL does the inside's part: all of it */
 };
+
+/* The host whose shards a step brings; the rail receives from it there. */
+static inline int slr_hosts_of_step(const struct slr_hosts *h, int step)
+{
+    return (h->host - step + h->hosts) % h->hosts;
+}
 
 /* ---- rail.c: in the context of the device, with the guard up ---- */
 
@@ -69,8 +75,8 @@ void slr_rail_close(struct slr_hosts *h);
  * regions, which all ranks have to make alike there. */
 enum slr_reason slr_hosts_has(const struct slr_call *call);
 
-/* The calls of the inside that a call of the whole is; at most SLR_HOSTS in `out`, `comm` is the inside, whose use is the caller's.
- * When its ring does not take them it is one, which NCCL does. */
+/* The calls of the inside that a call of the whole is; at most SLR_HOSTS in `out`, `comm` is the inside, whose use is the
+ * caller's. When its ring does not take them it is one, which NCCL does. */
 unsigned slr_hosts_calls(const struct slr_call *call, struct slr_comm *inside, bool ring, struct slr_call *out);
 
 /* As slr_gather_entry, of a call of the inside; before all of a group's. */

@@ -3,16 +3,11 @@
 
 #include "base/settings.h"
 
-/* From host h at step s comes what host h sends at its step s: so each step of a rank has one peer to send to and one to
- * receive from, and at any step all hosts are busy. */
+/* The host that receives from this one at the step (slr_hosts_of_step() of it is this one): so each step of a rank has one
+ * peer to send to and one to receive from, and at any step all hosts are busy. */
 static int sends_to(const struct slr_hosts *h, int step)
 {
     return (h->host + step) % h->hosts;
-}
-
-static int receives_from(const struct slr_hosts *h, int step)
-{
-    return (h->host - step + h->hosts) % h->hosts;
 }
 
 static enum slr_status open_all(struct slr_hosts *h)
@@ -50,15 +45,14 @@ void slr_rail_close(struct slr_hosts *h)
 }
 
 /* One step, as a group of its own, so that NCCL's kernel of it ends when it is over. */
-static ncclResult_t exchange(const struct slr_hosts *h, int step, const void *send, void *recv, size_t count,
-                             ncclDataType_t type)
+static ncclResult_t exchange(const struct slr_hosts *h, int step, const void *send, void *recv, size_t bytes)
 {
     ncclResult_t r = slr_real.ncclGroupStart();
     if (r != ncclSuccess)
         return r;
-    r = slr_real.ncclSend(send, count, type, sends_to(h, step), h->rail, (cudaStream_t)h->stream);
+    r = slr_real.ncclSend(send, bytes, ncclUint8, sends_to(h, step), h->rail, (cudaStream_t)h->stream);
     if (r == ncclSuccess)
-        r = slr_real.ncclRecv(recv, count, type, receives_from(h, step), h->rail, (cudaStream_t)h->stream);
+        r = slr_real.ncclRecv(recv, bytes, ncclUint8, slr_hosts_of_step(h, step), h->rail, (cudaStream_t)h->stream);
     const ncclResult_t ended = slr_real.ncclGroupEnd();
     return r == ncclSuccess ? ended : r;
 }
@@ -67,7 +61,7 @@ ncclResult_t slr_rail_connect(struct slr_hosts *h, CUdeviceptr memory)
 {
     ncclResult_t r = ncclSuccess;
     for (int step = 1; step < h->hosts && r == ncclSuccess; step++)
-        r = exchange(h, step, (const void *)(uintptr_t)memory, (void *)(uintptr_t)(memory + 1), 1, ncclUint8);
+        r = exchange(h, step, (const void *)(uintptr_t)memory, (void *)(uintptr_t)(memory + 1), 1);
     return r;
 }
 
@@ -90,7 +84,7 @@ static ncclResult_t run_step(struct slr_hosts *h, int step, const char *send, ch
     const size_t each = slr_arrival_bytes(bytes, (uint32_t)slr_get(SLR_S_CHUNKS));
     for (size_t at = 0, i = 0; at < bytes; at += each, i++) {
         const size_t now = bytes - at < each ? bytes - at : each;
-        const ncclResult_t r = exchange(h, step, send + at, recv + at, now, ncclUint8);
+        const ncclResult_t r = exchange(h, step, send + at, recv + at, now);
         if (r != ncclSuccess)
             return r;
         if (record(h, &h->arrived[step][i]) != SLR_OK)
@@ -103,7 +97,7 @@ ncclResult_t slr_rail_run(struct slr_hosts *h, const void *send, char *recv, siz
 {
     ncclResult_t r = ncclSuccess;
     for (int step = 1; step < h->hosts && r == ncclSuccess; step++) {
-        const size_t place = (size_t)receives_from(h, step) * (size_t)h->per + (size_t)h->place;
+        const size_t place = (size_t)slr_hosts_of_step(h, step) * (size_t)h->per + (size_t)h->place;
         r = run_step(h, step, send, recv + place * bytes, bytes);
     }
     return r;
