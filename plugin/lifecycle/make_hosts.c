@@ -30,9 +30,7 @@
 #include "plugin/connect/connect.h"
 #include "plugin/hosts/hosts.h"
 #include "plugin/lifecycle/init.h"
-#include "plugin/lifecycle/lifecycle.h"
 #include "plugin/lifecycle/lifecycle_impl.h"
-#include "plugin/util/process.h"
 
 /* ---- the shadow's id ---- */
 
