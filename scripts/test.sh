@@ -104,15 +104,15 @@ run_tests() {
     return $rc
 }
 
-# passed_before: the names of tests that have passed under both sanitizers, or under the one that has something to say of
-# them, as patterns.
+# passed_before: the names of tests of the plain tree that have passed under both sanitizers, or under the one that has
+# something to say of them, as patterns.
 passed_before() {
     local alone
     alone=$(IFS='|' && printf '%s' "${once[*]}|${enough[*]}")
     {
         comm -12 "$SLR_ROOT/build-address/passed" "$SLR_ROOT/build-thread/passed"
         grep -xE "$alone" "$SLR_ROOT/build-address/passed"
-    } | sort -u | sed 's/[.+]/\\&/g'
+    } | sort -u | comm -12 - <(cd "$SLR_ROOT/build" && ctest -N | sed -nE 's/^ *Test +#[0-9]+: //p' | sort) | sed 's/[.+]/\\&/g'
 }
 
 build_and_run_tests() {
@@ -288,8 +288,8 @@ if [ $all = 1 ]; then
     # What has passed under both sanitizers is not run a third time, nor what has one thread and has passed under
     # AddressSanitizer: the optimised library and tools are seen by all others, mostly the same programs with other numbers of
     # ranks. Without --all it runs.
-    mapfile -t leave_out < <(passed_before)
     step "build" await_beside
+    mapfile -t leave_out < <(passed_before)
     step "tests" run_tests gcc "" -j $((6 * jobs)) # they wait more: for processes that are killed, and modelled times
     printf '%s\n' "$details" "${results[@]}"
 else
