@@ -82,7 +82,7 @@ def pin():
 
 
 def torch_start(o, deterministic=False):
-    """Joins PyTorch's process group; returns the device. `deterministic`: as far as PyTorch can without cuBLAS."""
+    """Joins PyTorch's process group; returns the device. `deterministic`: strictly, but for what cuBLAS does itself."""
     import torch
     import torch.distributed as dist
 
@@ -100,12 +100,26 @@ def torch_start(o, deterministic=False):
             dist.init_process_group("nccl")
     torch.manual_seed(o.seed)
     if deterministic:
-        import warnings
-
-        warnings.filterwarnings("ignore", message=".*deterministic.*")
-        torch.use_deterministic_algorithms(True, warn_only=True)
-        torch.utils.deterministic.fill_uninitialized_memory = False
+        strictly_deterministic(device)
     return device
+
+
+def strictly_deterministic(device):
+    """With warnings only, the backward passes of PyTorch's flash and memory-efficient attention still add up in the order in
+    which their blocks come: it differs where processes share a GPU. PyTorch looks once, at its first product, whether
+    cuBLAS was asked for reproducible results, and refuses products where it was not; slipring tries no ways where it was.
+    So the variable is set for the first product alone."""
+    import torch
+
+    name = "CUBLAS_WORKSPACE_CONFIG"
+    torch.use_deterministic_algorithms(True)
+    torch.utils.deterministic.fill_uninitialized_memory = False
+    asked = os.environ.get(name)
+    os.environ.setdefault(name, ":4096:8")
+    one = torch.ones(8, 8, device=device)
+    torch.mm(one, one)
+    if asked is None:
+        del os.environ[name]
 
 
 class MasterSGD:
