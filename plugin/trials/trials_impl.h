@@ -11,15 +11,13 @@
 #include "base/counters.h"
 #include "base/real.h"
 #include "plugin/comm/comm.h"
+#include "plugin/trials/period.h"
+#include "plugin/trials/program.h"
 #include "plugin/trials/ways.h"
 #include "plugin/util/consumer.h"
 
-/* ---- samples.c: what a rank sees of a site's calls: how long they take, of each row (docs/trials.md) and way, and in
- * what period their GEMMs come. Where events are recorded, the communicator's context is current. ---- */
-
-/* Makes the event where there is none yet. False: it could not be recorded. */
-bool slr_trial_record(CUevent *event, CUstream stream);
-void slr_trial_drop(CUevent *event); /* NULL: nothing */
+/* ---- samples.c: how long a site's calls take on a rank, of each row (docs/trials.md) and way. Where events are
+ * recorded, the communicator's context is current. ---- */
 
 /* ---- clocks: how long a gather takes, with the GEMM that consumes it ---- */
 
@@ -108,87 +106,9 @@ struct slr_trial_row slr_samples_row(const struct slr_samples *row, uint32_t rou
  * some of them says what an earlier one has found. But a GEMM that has not come at all is the program's no more. */
 struct slr_trial_row slr_samples_post(struct slr_samples *row, uint32_t rounds, int base, enum slr_stage stage);
 
-/* ---- in how many calls a program does the same again ----
- *
- * From its latest calls without a gap: of a site, by the GEMMs that come with them, and of a communicator, by the
- * calls. (tools/symmetry/period.c finds those of buffers as well, for which it compares each call with the 128 before
- * it.) */
-
-#define SLR_TRIAL_WATCHED_CALLS (2 * SLR_TRIAL_PERIOD)
-
-#define SLR_TRIAL_LATEST_CALLS 1024u
-
-struct slr_trial_gemms {
-    uint64_t gemm[SLR_TRIAL_WATCHED_CALLS]; /* 0: none */
-    uint32_t calls;                         /* in all */
-};
-
-struct slr_trial_calls {
-    uint64_t call[SLR_TRIAL_LATEST_CALLS]; /* operation, size, and whether it is the first one of its group */
-    uint32_t calls;                        /* in all */
-};
-
-void slr_trial_gemms_add(struct slr_trial_gemms *g, uint64_t gemm);
-
-/* The smallest period of SLR_TRIAL_PERIOD at most that the latest calls have, three times over: at least
- * SLR_TRIAL_PERIOD calls, and never more than SLR_TRIAL_WATCHED_CALLS. 0: none, or too few calls. */
-uint32_t slr_trial_gemms_period(const struct slr_trial_gemms *g);
-
-/* None came with the latest SLR_TRIAL_PERIOD calls. */
-bool slr_trial_gemms_none(const struct slr_trial_gemms *g);
-
-void slr_trial_calls_add(struct slr_trial_calls *of, uint64_t call);
-
-/* The smallest period that half of the calls that are kept have, and `least` at least, and that has come three times.
- * So one of layers, which is shorter, is not taken for the iteration's once there have been some. 0: none. */
-uint32_t slr_trial_calls_period(const struct slr_trial_calls *of, uint32_t least);
-
 struct slr_comm;
 struct slr_call;
 struct slr_trials;
-
-/* ---- duel.c ---- */
-
-#define SLR_BLOCKS (2 * SLR_TRIAL_ROUNDS)
-
-struct slr_blocks {
-    struct slr_turns turns;                     /* of the latest duel; rounds 0: there was none */
-    uint64_t upto;                              /* the first call behind it */
-    CUevent begin[SLR_BLOCKS], end[SLR_BLOCKS]; /* NULL: not made yet */
-    uint32_t begun, ended;                      /* which have been recorded, as bits */
-};
-
-/* A duel begins. */
-void slr_blocks_open(struct slr_blocks *b, const struct slr_turns *turns);
-
-/* The communicator's call `number` has come, on `stream`. */
-static inline bool slr_blocks_wants(const struct slr_blocks *b, uint64_t number)
-{
-    return number <= b->upto && b->turns.rounds && number >= b->turns.after;
-}
-void slr_blocks_call(struct slr_blocks *b, uint64_t number, CUstream stream);
-
-/* The next call is `next`: all of it is over, or will never be known. */
-bool slr_blocks_over(const struct slr_blocks *b, uint64_t next);
-
-/* ms[SLR_WAY_RING or SLR_WAY_NCCL][round]; 0: not known. */
-void slr_blocks_read(const struct slr_blocks *b, float ms[2][SLR_TRIAL_ROUNDS]);
-
-void slr_blocks_close(struct slr_blocks *b);
-
-/* How much less a turn took over the ring than by NCCL, as part of the mean of both, so that one that was held up
- * counts alike on either side: of so many rounds, mean and sum of the squared deviations. */
-struct slr_block_pairs {
-    uint32_t n;
-    double mean, squares;
-};
-
-/* From the times of the slowest rank. A round of which one is not known does not count. */
-void slr_blocks_add(struct slr_block_pairs *pairs, float ms[2][SLR_TRIAL_ROUNDS], uint32_t rounds);
-
-/* Which way the program is faster, SLR_WAY_RING or SLR_WAY_NCCL; -1: that is not certain. `again`: it was not
- * before. */
-int slr_blocks_judge(const struct slr_block_pairs *pairs, bool again);
 
 /* ---- find.c ---- */
 
