@@ -34,6 +34,10 @@ struct softgpu_kernel_desc {
     double (*flops)(const void *args);
     /* Bytes that cross a device's link (received), for the timing model of collectives. NULL: none. */
     double (*link_bytes)(const void *args);
+    /* The same over the network, at SOFTGPU_NET_GBS. NULL: none. */
+    double (*net_bytes)(const void *args);
+    /* What part it takes of what a collective takes of the multiprocessors (SOFTGPU_COLLECTIVE_SHARE). NULL: all. */
+    double (*share)(const void *args);
     /* For the race oracle: names what the kernel meets other kernels in, of any process: it ends after those have
      * begun. Kernels with the same `turn` follow one another. NULL or 0: it meets nobody. */
     unsigned long long (*meets)(const void *args, const void **turn);

@@ -50,6 +50,7 @@ void sg_config_load(void)
         .compute_off = is("SOFTGPU_COMPUTE", "0"),
         .report = report && *report ? strdup(report) : NULL,
         .link_gbs = number("SOFTGPU_LINK_GBS", 450),
+        .net_gbs = number("SOFTGPU_NET_GBS", 0),
         .hbm_gbs = number("SOFTGPU_HBM_GBS", 3350),
         .pcie_gbs = number("SOFTGPU_PCIE_GBS", 55),
         .tflops = number("SOFTGPU_TFLOPS", 700),

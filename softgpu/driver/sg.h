@@ -52,7 +52,7 @@ struct sg_config {
     bool misuse_abort, hang_abort, timing, compute_off, p2p_broken;
     double hang_seconds; /* real seconds, already dilated */
     const char *report;
-    double link_gbs, hbm_gbs, pcie_gbs, tflops, collective_share, launch_us, memop_us, scale;
+    double link_gbs, net_gbs, hbm_gbs, pcie_gbs, tflops, collective_share, launch_us, memop_us, scale;
     /* strict rules, see ../README.md */
     unsigned queue, launches; /* entries of a stream's queue, and launches among them; 0: no limit */
     unsigned connections;     /* hardware queues of a context */
@@ -115,7 +115,7 @@ void sg_handle_renew_locked(const void *handle,
 /* ---- devices (device.c) ---- */
 #define SG_LINK_BYTES 4096
 struct sg_link { /* modelled engines of one device; in a memfd, mapped by importers too */
-    _Atomic int64_t ingress, egress, hbm, compute, pcie_in, pcie_out; /* busy until, ns */
+    _Atomic int64_t ingress, egress, net, hbm, compute, pcie_in, pcie_out; /* busy until, ns */
 };
 struct sg_device {
     int physical; /* ordinal before CUDA_VISIBLE_DEVICES */

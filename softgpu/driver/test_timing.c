@@ -310,6 +310,41 @@ static double gemms_beside_collectives(const char *share)
     return t;
 }
 
+static double half_of_link(const void *args)
+{
+    return ten_ms_of_link(args) / 2;
+}
+
+static double four_collectives(const struct softgpu_kernel_desc *desc, const char *net)
+{
+    CUstream s;
+    setenv("SOFTGPU_NET_GBS", net, 1);
+    start(0);
+    CUfunction f = kernel(desc);
+    OK(cuStreamCreate(&s, CU_STREAM_NON_BLOCKING));
+    double t = seconds();
+    for (int i = 0; i < 4; i++)
+        OK(cuLaunchKernel(f, 1, 1, 1, 1, 1, 1, 0, s, NULL, NULL));
+    OK(cuCtxSynchronize());
+    return seconds() - t;
+}
+
+/* Half of it at 100 GB/s over links, half at 25 over the network, at the same time; without one all is over links. */
+static const struct softgpu_kernel_desc over_hosts = {
+    .name = "over hosts", .run = nothing, .link_bytes = half_of_link, .net_bytes = half_of_link};
+
+Test(timing, a_collective_crosses_link_and_network, .init = setup)
+{
+    double t = four_collectives(&over_hosts, "25");
+    cr_assert(t >= 0.0795 && t < 0.2, "four of 20 ms took %f s", t);
+}
+
+Test(timing, without_a_network_all_crosses_links, .init = setup)
+{
+    double t = four_collectives(&over_hosts, "0");
+    cr_assert(t >= 0.0395 && t < 0.075, "four of 10 ms took %f s", t);
+}
+
 /* The last collective may come behind the last GEMM. */
 Test(timing, a_collective_takes_multiprocessors_from_gemms, .init = setup)
 {

@@ -66,21 +66,34 @@ static int64_t model_copy(const struct sg_op *op, const struct sg_ctx *ctx, int6
     return book_pair(&src->link->egress, &dst->link->ingress, start, link);
 }
 
+/* While it receives, a kernel keeps others from a part of the multiprocessors: they are as much later. */
+static int64_t model_received(const struct softgpu_kernel_desc *d, const void *args, struct sg_link *own, int64_t start)
+{
+    double bytes = d->link_bytes ? d->link_bytes(args) : 0, far = d->net_bytes ? d->net_bytes(args) : 0;
+    const double share = d->share ? d->share(args) : 1;
+    if (sg_cfg.net_gbs <= 0) { /* no network: all is one host */
+        bytes += far;
+        far = 0;
+    }
+    const int64_t link = nanoseconds(bytes, sg_cfg.link_gbs), net = nanoseconds(far, sg_cfg.net_gbs);
+    const int64_t receives = link ? book(&own->ingress, start, link) : start,
+                  from = net ? book(&own->net, start, net) : start;
+    const int64_t end = receives + link > from + net ? receives + link : from + net;
+    if (end > start)
+        book(&own->compute, link ? receives : from,
+             (int64_t)((double)(link > net ? link : net) * sg_cfg.collective_share * share));
+    return end;
+}
+
 static int64_t model_kernel(const struct sg_op *op, const struct sg_ctx *ctx, int64_t start)
 {
     const struct softgpu_kernel_desc *d = op->u.kernel.desc;
     struct sg_link *own = sg_devices[ctx->dev].link;
     double flops = d->flops ? d->flops(op->u.kernel.args) : 0;
-    double bytes = d->link_bytes ? d->link_bytes(op->u.kernel.args) : 0;
-    int64_t compute = nanoseconds(flops, sg_cfg.tflops * 1e3), link = nanoseconds(bytes, sg_cfg.link_gbs);
-    int64_t end = book(&own->compute, start, compute) + compute;
-
-    if (link) { /* while it runs it keeps others from a part of the multiprocessors: they are as much later */
-        int64_t receives = book(&own->ingress, start, link), received = receives + link;
-        book(&own->compute, receives, (int64_t)((double)link * sg_cfg.collective_share));
-        end = received > end ? received : end;
-    }
-    return end;
+    int64_t compute = nanoseconds(flops, sg_cfg.tflops * 1e3);
+    const int64_t end = book(&own->compute, start, compute) + compute;
+    const int64_t received = model_received(d, op->u.kernel.args, own, start);
+    return received > end ? received : end;
 }
 
 int64_t sg_model(const struct sg_op *op, const struct sg_ctx *ctx, int64_t start)

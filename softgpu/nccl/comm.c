@@ -106,6 +106,8 @@ ncclResult_t comm_new(struct ncclComm **out, int nranks, int rank, const ncclCon
     c->device = dev;
     c->ctx = ctx;
     c->blocking = !config || config->blocking != 0;
+    if (config && config->size > offsetof(ncclConfig_t, maxCTAs) && config->maxCTAs > 0)
+        c->max_ctas = config->maxCTAs;
     atomic_store(&c->async, ncclInProgress);
     pthread_mutex_init(&c->launch_lock, NULL);
     pthread_mutex_init(&c->lock, NULL);

@@ -21,6 +21,7 @@ struct ncclComm {
     struct ncclComm *next; /* in the list of live communicators */
     int refs;              /* of that list, of calls under way and of launched kernels; under the list's lock */
     int rank, nranks, device, blocking;
+    int max_ctas; /* as configured; 0: not */
     CUcontext ctx;
     struct block block;
     struct comm_tuner tuner;

@@ -10,6 +10,7 @@
 
 #define SPIN_PASSES 16 /* then the doorbell: ranks outnumber cores */
 #define WAIT_MS 10
+#define CONTROL_BYTES 4096
 
 enum xfer_kind { XFER_SEND, XFER_RECV, XFER_REDUCE };
 
@@ -49,17 +50,23 @@ static ncclResult_t add(struct run *r, struct xfer x)
     return ncclSuccess;
 }
 
+/* Without data small blocks are copied all the same, as the driver does: they carry control words. */
+static int moves(const struct run *r, size_t bytes)
+{
+    return r->data || bytes <= CONTROL_BYTES;
+}
+
 static size_t chunk_bytes(const struct run *r, const struct xfer *x)
 {
     size_t left = x->bytes - x->done;
-    return !r->data ? 0 : left < CHAN_CHUNK ? left : CHAN_CHUNK;
+    return !moves(r, x->bytes) ? 0 : left < CHAN_CHUNK ? left : CHAN_CHUNK;
 }
 
 /* A transfer of no bytes (or without data) is still one chunk: the peers meet. */
 static void advance(const struct run *r, struct xfer *x, size_t bytes)
 {
     x->done += bytes;
-    x->finished = !r->data || x->done == x->bytes;
+    x->finished = !moves(r, x->bytes) || x->done == x->bytes;
 }
 
 static int step_send(struct run *r, struct xfer *x)
@@ -281,7 +288,7 @@ static ncclResult_t reduce_all(struct run *r, const struct op *op, const void *o
 
 static void copy_local(const struct run *r, void *dst, const void *src, size_t bytes)
 {
-    if (r->data && dst != src && bytes)
+    if (moves(r, bytes) && dst != src && bytes)
         bulk_copy(dst, src, bytes);
 }
 

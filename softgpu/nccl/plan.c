@@ -90,12 +90,46 @@ double op_link_bytes(const struct op *op)
     return 0;
 }
 
-static double link_bytes(const void *args)
+/* How much of it crosses the network. Of a ring over all ranks, of which as many channels enter a host as it has ranks, by
+ * each one's own adapter: one of these. */
+static double net_part(const struct op *op)
+{
+    const struct block *b = &op->comm->block;
+    const uint64_t own = b->slots[op->comm->rank].info.host_hash;
+    int here = 0;
+    if (op->kind == OP_RECV || op->kind == OP_SEND)
+        return b->slots[op->root].info.host_hash != own;
+    for (int r = 0; r < op->comm->nranks; r++)
+        here += b->slots[r].info.host_hash == own;
+    return here == op->comm->nranks ? 0 : 1.0 / here;
+}
+
+static double bytes_of(const void *args, int net)
 {
     double sum = 0;
-    for (const struct op *op = ((const struct plan_args *)args)->plan->ops; op; op = op->next)
-        sum += op_link_bytes(op) * tuner_scale(op);
+    for (const struct op *op = ((const struct plan_args *)args)->plan->ops; op; op = op->next) {
+        const double part = net_part(op);
+        sum += op_link_bytes(op) * tuner_scale(op) * (net ? part : 1 - part);
+    }
     return sum;
+}
+
+static double link_bytes(const void *args)
+{
+    return bytes_of(args, 0);
+}
+
+static double net_bytes(const void *args)
+{
+    return bytes_of(args, 1);
+}
+
+#define USUAL_CTAS 16 /* that SOFTGPU_COLLECTIVE_SHARE is for */
+
+static double share(const void *args)
+{
+    const int most = ((const struct plan_args *)args)->plan->comm->max_ctas;
+    return most > 0 && most < USUAL_CTAS ? (double)most / USUAL_CTAS : 1;
 }
 
 static unsigned access_ranges(const void *args, struct softgpu_access *out, unsigned max)
@@ -207,6 +241,8 @@ static const struct softgpu_kernel_desc kernel = {.name = "softgpu_nccl",
                                                   .run = run,
                                                   .access = access_ranges,
                                                   .link_bytes = link_bytes,
+                                                  .net_bytes = net_bytes,
+                                                  .share = share,
                                                   .queued = queued,
                                                   .meets = meets};
 
