@@ -25,8 +25,10 @@ static size_t pieces_chosen(size_t shard, int nranks)
     return pieces ? pieces : 1;
 }
 
-#define ARRIVAL_MIN ((size_t)4 << 20) /* what the network takes as long for as NCCL for a step that is not hidden */
-#define ARRIVALS_WANTED 8
+/* Each piece is a copy for every peer, and a kernel of NCCL's: the fewer, the less is between them; the more, the less comes
+ * behind the last arrival. Modelled with adapters of 25 and 50 GB/s (bench/modelled_node --hosts), not measured. */
+#define ARRIVAL_MIN ((size_t)16 << 20)
+#define ARRIVALS_WANTED 4
 
 size_t slr_arrival_bytes(size_t shard, uint32_t wanted)
 {
