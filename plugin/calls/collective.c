@@ -120,7 +120,9 @@ static bool connects_nccl(const struct slr_call *call)
 static enum slr_reason of_hosts(const struct slr_call *call)
 {
     const enum slr_reason why = call->count ? slr_hosts_has(call) : SLR_R_COUNT_ZERO;
-    return why == SLR_R_HOSTS && slr_late_settle(call->comm) == ncclInProgress ? SLR_R_IN_PROGRESS : why;
+    if (why != SLR_R_HOSTS)
+        return why;
+    return slr_late_settle(call->comm) == ncclInProgress ? SLR_R_IN_PROGRESS : slr_hosts_way(call);
 }
 
 /* SLR_R_RING, or why the call stays with NCCL. Uses facts that are equal on all ranks (R1), but for arguments that NCCL

@@ -147,13 +147,22 @@ static void order_before(const struct slr_group *group)
             slr_order_before_nccl(group->uses[i].comm, group->uses[i].stream);
 }
 
+/* NCCL's operations of a communicator are those of the program's, where it spans hosts, and the ring's of its inside. The
+ * program's; NULL: NCCL has none of it in the group. */
+static struct slr_comm *told_by(const struct slr_group *group, const struct slr_comm *c)
+{
+    for (size_t i = 0; i < group->use_count; i++) {
+        struct slr_comm *other = group->uses[i].comm;
+        if (group->uses[i].nccl && other && (other == c || (c && c->hosts && other->hosts == c->hosts)))
+            return other;
+    }
+    return NULL;
+}
+
 /* NCCL has yet to put something on a stream of the communicator, on which the ring has, too. */
 static bool crosses_late(const struct slr_group *group, const struct slr_comm *c)
 {
-    bool nccl = false;
-    for (size_t i = 0; i < group->use_count; i++)
-        nccl |= group->uses[i].comm == c && group->uses[i].nccl;
-    return nccl && has_gather(group, c) && several_streams(group, c);
+    return told_by(group, c) && has_gather(group, c) && several_streams(group, c);
 }
 
 static void order_after(const struct slr_group *group, bool later)
@@ -162,7 +171,7 @@ static void order_after(const struct slr_group *group, bool later)
         const struct slr_group_use *use = &group->uses[i];
         const bool crosses = later && crosses_late(group, use->comm);
         if (later && (use->nccl || crosses))
-            slr_late_stream(use->comm, use->stream, use->left ? use->in.word : SLR_NO_WORD, crosses);
+            slr_late_stream(told_by(group, use->comm), use->stream, use->left ? use->in.word : SLR_NO_WORD, crosses);
         else if (use->nccl)
             slr_order_after_nccl(use->comm, use->stream);
     }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "plugin/hosts/hosts.h"
 
+#include <stdlib.h>
 #include "base/settings.h"
 #include "cache/captures.h"
 #include "plugin/comm/call.h"
@@ -130,7 +131,48 @@ unsigned slr_hosts_calls(const struct slr_call *call, struct slr_comm *inside, b
     return (unsigned)hosts;
 }
 
+/* ---- communicators split off ---- */
+
+void slr_hosts_split_begin(struct slr_hosts_split *split, struct slr_comm *parent, int color, int key)
+{
+    slr_comm_hold(parent);
+    *split = (struct slr_hosts_split){
+        .parent = parent, .turn = slr_shadow_take(&parent->hosts->shadow), .color = color, .key = key};
+}
+
+void slr_hosts_split_over(struct slr_hosts_split *split)
+{
+    if (!split->parent)
+        return;
+    slr_shadow_over(&split->parent->hosts->shadow, split->turn);
+    slr_comm_put(split->parent);
+    split->parent = NULL;
+}
+
 /* ---- around them ---- */
+
+struct slr_hosts *slr_hosts_new(void)
+{
+    struct slr_hosts *h = calloc(1, sizeof *h);
+    if (!h)
+        return NULL;
+    atomic_store(&h->refs, 1);
+    slr_shadow_prepare(&h->shadow);
+    return h;
+}
+
+void slr_hosts_hold(struct slr_hosts *h)
+{
+    atomic_fetch_add(&h->refs, 1);
+}
+
+void slr_hosts_put(struct slr_hosts *h)
+{
+    if (!h || atomic_fetch_sub(&h->refs, 1) > 1)
+        return;
+    free(h->duel);
+    free(h);
+}
 
 /* On a stream of another context the visitor stands for it, behind the entry. */
 ncclResult_t slr_hosts_enter(struct slr_comm *inside, CUstream stream, CUcontext from)

@@ -25,23 +25,36 @@
 #include "base/real.h"
 #include "base/status.h"
 #include "kernels/ring.h"
+#include "plugin/hosts/shadow.h"
 
 struct slr_call;
 struct slr_comm;
+struct slr_duel;
 
 #define SLR_HOSTS SLR_TOGETHER /* most hosts: a gather has so many steps, and is pending as a whole */
 
 struct slr_hosts {
-    int hosts, per; /* ranks of the whole: host * per + place */
-    int host;       /* this rank's */
-    int place;      /* among the ranks of its host: its rank of the inside */
+    _Atomic int refs; /* the whole's, and the inside's */
+    int hosts, per;   /* ranks of the whole: host * per + place */
+    int host;         /* this rank's */
+    int place;        /* among the ranks of its host: its rank of the inside */
     ncclComm_t inside, rail;
+    struct slr_shadow shadow;
+    struct slr_duel *duel;
     CUcontext ctx; /* of the device; the inside has it retained */
     CUstream stream;
     CUevent entry; /* where a gather begins */
     /* By step, from 1, and piece of the shard; the last one also: all is sent. */
     CUevent arrived[SLR_HOSTS][SLR_ARRIVALS];
-    CUevent done; /* where NCCL does the inside's part: all of it */
+    CUevent come[SLR_HOSTS]; /* by step: all of it; made with the rail */
+    CUevent done;            /* where NCCL does the inside's part: all of it */
+};
+
+/* A communicator that is split off from one that goes over hosts, on a rank that may get none. */
+struct slr_hosts_split {
+    struct slr_comm *parent; /* a use; NULL: it is no such one, or its turn is over */
+    uint64_t turn;           /* of the parent's shadow */
+    int color, key;
 };
 
 /* The host whose shards a step brings; the rail receives from it there. */
@@ -54,6 +67,10 @@ static inline int slr_hosts_of_step(const struct slr_hosts *h, int step)
 
 /* Streams and events, when the communicators are there. On failure nothing is left. */
 enum slr_status slr_rail_open(struct slr_hosts *h);
+
+/* Of the latest gather, which has not ended: the rank of the whole that the rail waits for; -1: not for any, or what stands
+ * before the gather is not over, or all has ended. For the watchdog: waits for nothing. */
+int slr_rail_awaits(struct slr_hosts *h);
 
 /* Lets NCCL connect the ranks of the rail, at a moment that is the same for all: each pair exchanges what the first gather
  * would, one byte, in `memory` (two bytes on the device). What it answers. */
@@ -69,7 +86,38 @@ ncclResult_t slr_rail_run(struct slr_hosts *h, const void *send, char *recv, siz
 /* Nothing is in flight. */
 void slr_rail_close(struct slr_hosts *h);
 
+/* ---- duel.c ---- */
+
+/* False: no memory. It goes with its owner. */
+bool slr_hosts_duel_make(struct slr_hosts *h);
+
+/* All ranks have agreed on so many rounds; 0: nothing is tried, all goes over hosts. */
+void slr_hosts_duel_open(struct slr_hosts *h, uint32_t rounds);
+
+/* Of a call of the whole that may go over hosts, once for each, in order: SLR_R_HOSTS, or why NCCL has it. Uniform. May
+ * wait for the other ranks (duel.c). */
+enum slr_reason slr_hosts_way(const struct slr_call *call);
+
+/* Whoever waits for the shadow's turn or for what is asked goes on. True: it was in use, and is good for nothing but an
+ * abort. */
+bool slr_hosts_duel_end(struct slr_hosts *h);
+
+/* Its events, in the context of the device. */
+void slr_hosts_duel_close(struct slr_hosts *h);
+
 /* ---- hosts.c ---- */
+
+/* With one use, and locks; NULL: no memory. It ends by slr_hosts_end() (lifecycle/lifecycle_impl.h); what is left of it
+ * goes with the last use. */
+struct slr_hosts *slr_hosts_new(void);
+void slr_hosts_hold(struct slr_hosts *h);
+void slr_hosts_put(struct slr_hosts *h); /* NULL: nothing */
+
+/* Before the real call. */
+void slr_hosts_split_begin(struct slr_hosts_split *split, struct slr_comm *parent, int color, int key);
+
+/* Whatever has come of it. Of no such one: nothing. */
+void slr_hosts_split_over(struct slr_hosts_split *split);
 
 /* Of a call of the whole that its size leaves to the ring: SLR_R_HOSTS, or why NCCL has it. Uniform, but for captures and
  * regions, which all ranks have to make alike there. */

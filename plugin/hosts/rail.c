@@ -36,9 +36,11 @@ void slr_rail_close(struct slr_hosts *h)
 {
     close_event(&h->entry);
     close_event(&h->done);
-    for (int step = 1; step < h->hosts; step++)
+    for (int step = 1; step < h->hosts; step++) {
+        close_event(&h->come[step]);
         for (int i = 0; i < SLR_ARRIVALS; i++)
             close_event(&h->arrived[step][i]);
+    }
     if (h->stream)
         slr_real.cuStreamDestroy(h->stream);
     h->stream = NULL;
@@ -60,9 +62,36 @@ static ncclResult_t exchange(const struct slr_hosts *h, int step, const void *se
 ncclResult_t slr_rail_connect(struct slr_hosts *h, CUdeviceptr memory)
 {
     ncclResult_t r = ncclSuccess;
-    for (int step = 1; step < h->hosts && r == ncclSuccess; step++)
+    for (int step = 1; step < h->hosts && r == ncclSuccess; step++) {
         r = exchange(h, step, (const void *)(uintptr_t)memory, (void *)(uintptr_t)(memory + 1), 1);
+        if (SLR_CU(cuEventCreate, &h->come[step], CU_EVENT_DISABLE_TIMING) != SLR_OK)
+            r = ncclUnhandledCudaError;
+    }
     return r;
+}
+
+static int rank_of_step(const struct slr_hosts *h, int step)
+{
+    return slr_hosts_of_step(h, step) * h->per + h->place;
+}
+
+static int awaited(const struct slr_hosts *h)
+{
+    if (slr_real.cuEventQuery(h->entry) != CUDA_SUCCESS)
+        return -1;
+    for (int step = 1; step < h->hosts; step++)
+        if (slr_real.cuEventQuery(h->come[step]) == CUDA_ERROR_NOT_READY)
+            return rank_of_step(h, step);
+    return -1;
+}
+
+/* Under the lock under which it ends, before its events do. */
+int slr_rail_awaits(struct slr_hosts *h)
+{
+    pthread_mutex_lock(&h->shadow.lock);
+    const int rank = atomic_load(&h->shadow.ended) ? -1 : awaited(h);
+    pthread_mutex_unlock(&h->shadow.lock);
+    return rank;
 }
 
 enum slr_status slr_rail_enter(const struct slr_hosts *h, CUstream stream)
@@ -97,8 +126,9 @@ ncclResult_t slr_rail_run(struct slr_hosts *h, const void *send, char *recv, siz
 {
     ncclResult_t r = ncclSuccess;
     for (int step = 1; step < h->hosts && r == ncclSuccess; step++) {
-        const size_t place = (size_t)slr_hosts_of_step(h, step) * (size_t)h->per + (size_t)h->place;
-        r = run_step(h, step, send, recv + place * bytes, bytes);
+        r = run_step(h, step, send, recv + (size_t)rank_of_step(h, step) * bytes, bytes);
+        if (r == ncclSuccess && SLR_CU(cuEventRecord, h->come[step], h->stream) != SLR_OK)
+            r = ncclUnhandledCudaError;
     }
     return r;
 }

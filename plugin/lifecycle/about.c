@@ -206,8 +206,11 @@ static void add_verdict(struct text *t, const struct slr_totals *n)
 {
     if (C(felt_nccl_ns) > 0) {
         add_outcome(t, "program's", (double)C(felt_ns), (double)C(felt_nccl_ns), n);
-        append(t, ": with %llu call site%s as chosen %llu calls of the program took %.3f ms, by NCCL %.3f ms; ",
-               C(felt), C(felt) > 1 ? "s" : "", C(felt_calls), (double)C(felt_ns) / 1e6, (double)C(felt_nccl_ns) / 1e6);
+        append(t, ": ");
+        if (C(felt) > 0) /* else all calls of communicators over hosts */
+            append(t, "with %llu call site%s as chosen ", C(felt), C(felt) > 1 ? "s" : "");
+        append(t, "%llu calls of the program took %.3f ms, by NCCL %.3f ms; ", C(felt_calls), (double)C(felt_ns) / 1e6,
+               (double)C(felt_nccl_ns) / 1e6);
     } else if (C(chosen_nccl_ns) > 0) {
         add_outcome(t, "calls'", (double)C(chosen_ns), (double)C(chosen_nccl_ns), n);
         append(t, ", ");

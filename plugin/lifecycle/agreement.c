@@ -51,6 +51,7 @@ void slr_inits_free(struct slr_init *list)
         slr_making_remove(&init->making);
         slr_making_unlock();
         slr_init_cancel(init);
+        slr_hosts_split_over(&init->split);
         free(init);
     }
 }
@@ -315,8 +316,10 @@ static void hosts_made(struct slr_init *init)
     c->hosts = init->hosts;
     c->inside = init->hosts->inside;
     c->pass = SLR_R_HOSTS;
-    slr_log(SLR_LOG_INFO, "communicator", "comm=%s crank=%d nranks=%d decision=hosts hosts=%d per_host=%d", c->name,
-            c->rank, c->nranks, c->hosts->hosts, c->hosts->per);
+    struct slr_comm *inside = slr_comm_inside(c);
+    slr_log(SLR_LOG_INFO, "communicator", "comm=%s crank=%d nranks=%d decision=hosts hosts=%d per_host=%d inside=%s",
+            c->name, c->rank, c->nranks, c->hosts->hosts, c->hosts->per, inside ? inside->name : "");
+    slr_comm_put(inside);
     enlist(init, c);
 }
 

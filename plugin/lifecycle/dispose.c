@@ -8,6 +8,7 @@
 #include "plugin/comm/lane.h"
 #include "plugin/connect/connect.h"
 #include "plugin/graphs/graphs.h"
+#include "plugin/hosts/hosts.h"
 #include "plugin/transfer/transfer.h"
 #include "plugin/pending/pending.h"
 #include "plugin/pending/order.h"
@@ -115,7 +116,6 @@ void slr_comm_dispose(struct slr_comm *c)
     slr_trials_close(c, true);
     slr_produce_close(c, true);
     slr_front_close(c, true);
-    if (c->pass == SLR_R_HOSTS)
-        free(c->hosts);
+    slr_hosts_put(c->hosts);
     free(c);
 }

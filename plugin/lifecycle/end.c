@@ -184,9 +184,11 @@ static void cut_off_inside(const struct slr_hosts *h)
     slr_comm_put(inside);
 }
 
-/* The rail first where it is cut off: what waits for it ends then. */
+/* What waits for other hosts first: the program's other thread, in a call of the whole, may. The rail next where it is cut
+ * off: what waits for it ends then. */
 void slr_hosts_end(struct slr_hosts *h, bool abort)
 {
+    const bool asked = slr_hosts_duel_end(h);
     if (slr_context_enter(h->ctx) != SLR_OK)
         return;
     if (abort) {
@@ -197,6 +199,8 @@ void slr_hosts_end(struct slr_hosts *h, bool abort)
         abort ? slr_comm_abort(h->inside) : slr_comm_destroy(h->inside);
     if (!abort)
         end_rail(h, false);
+    slr_hosts_duel_close(h);
+    slr_shadow_close(&h->shadow, abort || asked);
     slr_shared_leave();
 }
 

@@ -8,6 +8,7 @@
 #include "plugin/comm/comm.h"
 #include "plugin/comm/lane.h"
 #include "plugin/connect/connect.h"
+#include "plugin/hosts/shadow.h"
 #include "plugin/lifecycle/lifecycle_impl.h"
 #include "plugin/lifecycle/lifecycle.h"
 #include "plugin/memory/exports.h"
@@ -53,6 +54,7 @@ void slr_plugin_at_exit(void)
         return;
     slr_deferred_before_exit(EXIT_WAIT_MS); /* with the threads still at work: peers ask them for descriptors */
     slr_inits_stop();
+    slr_shadows_stop();
     slr_threads_stop();
     slr_tune_keep_end();
     tell_trials();

@@ -18,6 +18,7 @@
 #include "plugin/bootstrap/bootstrap.h"
 #include "plugin/comm/key.h"
 #include "plugin/comm/making.h"
+#include "plugin/hosts/hosts.h"
 #include "plugin/profiler/profile.h"
 
 struct slr_comm;
@@ -40,6 +41,7 @@ struct slr_init {
     struct slr_comm *comm;
     bool marked; /* with `shadow` ranks of several hosts can meet: make_hosts.c */
     ncclUniqueId shadow;
+    struct slr_hosts_split split;
     struct slr_hosts *hosts; /* what they have agreed; NULL: nothing */
     bool lost;               /* they may have, and this rank does not know */
     uint32_t word;           /* this rank's view of the decision */

@@ -84,6 +84,17 @@ static struct slr_init *init_derived(const struct slr_key *key, ncclComm_t *out,
     return init;
 }
 
+/* Of a rank that gets none, but takes part in what the others agree on. */
+static struct slr_init *init_none(ncclComm_t *out, const struct slr_comm *parent)
+{
+    struct slr_init *init = calloc(1, sizeof *init);
+    if (!init)
+        return NULL;
+    *init = (struct slr_init){.out = out, .later = parent->nonblocking, .quiet = parent->nonblocking};
+    init->making.parent = parent->nonblocking ? parent->nccl : NULL;
+    return init;
+}
+
 /* Behind those that the group holds already. */
 static void keep_for_end(struct slr_group *g, struct slr_init *init)
 {
@@ -208,6 +219,10 @@ ncclResult_t slr_comm_split(ncclComm_t comm, int color, int key, ncclComm_t *new
         struct slr_key k = slr_key_of_split(&parent->key, ++parent->splits, color);
         if (color != NCCL_SPLIT_NOCOLOR)
             init = init_derived(&k, newcomm, parent, config);
+        else if (atomic_load(&parent->inside))
+            init = init_none(newcomm, parent);
+        if (init && atomic_load(&parent->inside))
+            slr_hosts_split_begin(&init->split, parent, color, key);
     }
     ncclResult_t r = init_done(init, slr_real.ncclCommSplit(comm, color, key, newcomm, config));
     slr_comm_put(parent);

@@ -10,10 +10,14 @@
  *   3  split     the inside of each host, which agrees and connects as any communicator does, and the rails, which connect
  *   4  vote      all ranks could: then, and only then, the communicator is moved host by host
  *
+ * One that is split off from a communicator that goes over hosts has its shadow split off from that one's, which all
+ * ranks of that do, in the order of the splits.
+ *
  * A rank that has no shadow has told nobody anything, and nobody goes on without it. From the facts on a rank waits for the
  * others as long as NCCL does not fail, at most SLIPRING_AGREE_TIMEOUT; one that gives up then leaves the shadow, which ends
  * the wait of the others, as it has not voted. One that has voted, and does not learn the result, fails the communicator:
  * others may have learnt it. */
+#include <assert.h>
 #include <pthread.h>
 #include <stddef.h>
 #include <stdlib.h>
@@ -31,6 +35,7 @@
 #include "plugin/hosts/hosts.h"
 #include "plugin/lifecycle/init.h"
 #include "plugin/lifecycle/lifecycle_impl.h"
+#include "plugin/trials/ways.h"
 
 /* ---- the shadow's id ---- */
 
@@ -91,32 +96,6 @@ void slr_hosts_expect(struct slr_init *init, const ncclUniqueId *id)
     init->marked = true;
 }
 
-/* ---- waiting ---- */
-
-/* Until what has been asked of NCCL, with `r` as its answer, is over, or what is wrong. Of a split the answer is success at
- * once. */
-static ncclResult_t await_nccl(ncclComm_t comm, ncclResult_t r, uint64_t deadline)
-{
-    if (r != ncclSuccess && r != ncclInProgress)
-        return r;
-    while (slr_real.ncclCommGetAsyncError(comm, &r) == ncclSuccess && r == ncclInProgress && slr_now_ms() < deadline)
-        slr_sleep_ms(1);
-    return r;
-}
-
-/* Until what is on the stream is over; a failure of the communicator's ends it, too. */
-static bool await_stream(CUstream stream, ncclComm_t comm, uint64_t deadline)
-{
-    CUresult now;
-    while ((now = slr_real.cuStreamQuery(stream)) == CUDA_ERROR_NOT_READY && slr_now_ms() < deadline) {
-        ncclResult_t r = ncclSuccess;
-        slr_sleep_ms(1);
-        if (slr_real.ncclCommGetAsyncError(comm, &r) != ncclSuccess || (r != ncclSuccess && r != ncclInProgress))
-            return false;
-    }
-    return now == CUDA_SUCCESS;
-}
-
 /* ---- one rank's part ---- */
 
 struct fact {
@@ -124,16 +103,14 @@ struct fact {
     uint64_t host;    /* whose socket it is that the ranks of one meet at: of the machine, and SLIPRING_HOST */
     int32_t willing;  /* as far as this rank knows now */
     int32_t inside;   /* it has the inside, and its rail */
+    uint32_t rounds;  /* that it would try; 0: none */
 };
 
 struct part {
     struct slr_init *init;
     CUcontext ctx;
     uint64_t deadline;
-    ncclComm_t shadow;
-    CUstream stream;
-    CUdeviceptr memory; /* all ranks' facts, behind them this rank's */
-    struct fact *fact;
+    struct fact *fact; /* of all ranks */
     bool voted, learnt;
     struct slr_hosts *hosts;
     pthread_t thread;
@@ -158,28 +135,59 @@ static ncclConfig_t config_of(int blocking)
 static bool join_shadow(struct part *p)
 {
     ncclConfig_t config = config_of(0);
+    struct slr_shadow *s = &p->hosts->shadow;
     config.maxCTAs = 1;
-    ncclResult_t r =
-        slr_real.ncclCommInitRankConfig(&p->shadow, p->init->nranks, p->init->shadow, p->init->rank, &config);
-    r = p->shadow ? await_nccl(p->shadow, r, p->deadline) : r;
-    if (r != ncclSuccess)
+    const ncclResult_t r =
+        slr_real.ncclCommInitRankConfig(&s->comm, p->init->nranks, p->init->shadow, p->init->rank, &config);
+    return s->comm && slr_shadow_await(s, s->comm, r, p->deadline) == ncclSuccess;
+}
+
+/* Known to all ranks of the host: the root has told them. */
+static bool may_span(const struct slr_init *init)
+{
+    return init->comm && (init->marked || init->split.parent) && slr_refusal_reason(init->word) == SLR_R_RANK_ABSENT;
+}
+
+/* All ranks of the parent do, whether they get a communicator that may span hosts, another one, or none. */
+static bool split_shadow(struct part *p)
+{
+    struct slr_init *init = p->init;
+    struct slr_shadow *from = &init->split.parent->hosts->shadow;
+    const int color = may_span(init) ? init->split.color : NCCL_SPLIT_NOCOLOR;
+    ncclResult_t r = ncclInternalError;
+    ncclConfig_t config = config_of(0);
+    config.maxCTAs = 1;
+    if (slr_shadow_begin(from, init->split.turn)) {
+        p->deadline = slr_now_ms() + slr_get(SLR_S_AGREE_TIMEOUT);
+        r = slr_real.ncclCommSplit(from->comm, color, init->split.key, &p->hosts->shadow.comm, &config);
+        r = slr_shadow_await(from, from->comm, r, p->deadline);
+    }
+    if (r != ncclSuccess) /* whoever is not there yet finds it in use */
+        slr_shadow_end(from);
+    slr_hosts_split_over(&init->split);
+    return r == ncclSuccess && p->hosts->shadow.comm;
+}
+
+/* False: this rank has nothing to agree on over hosts, or can not. */
+static bool come_together(struct part *p)
+{
+    const bool spans = may_span(p->init), together = p->init->split.parent ? split_shadow(p) : join_shadow(p);
+    if (!together && spans)
         say(p, SLR_LOG_WARN,
             "not all ranks have come to agree over hosts: SLIPRING_HOSTS and the library are for all hosts of a job");
-    return r == ncclSuccess;
+    return together;
+}
+
+static bool takes_part(const struct slr_init *init)
+{
+    return init->split.parent || may_span(init);
 }
 
 /* All ranks' facts, as each has them now. False: this rank has not got them. */
 static bool exchange(struct part *p, const struct fact *own)
 {
-    const size_t n = (size_t)p->init->nranks;
-    const CUdeviceptr mine = p->memory + n * sizeof *own;
-    if (slr_real.cuMemcpyAsync(mine, (CUdeviceptr)(uintptr_t)own, sizeof *own, p->stream) != CUDA_SUCCESS)
-        return false;
-    ncclResult_t r = slr_real.ncclAllGather((const void *)(uintptr_t)mine, (void *)(uintptr_t)p->memory, sizeof *own,
-                                            ncclUint8, p->shadow, (cudaStream_t)p->stream);
-    if (await_nccl(p->shadow, r, p->deadline) != ncclSuccess || !await_stream(p->stream, p->shadow, p->deadline))
-        return false;
-    return slr_real.cuMemcpyDtoH(p->fact, p->memory, n * sizeof *own) == CUDA_SUCCESS;
+    static_assert(sizeof *own <= SLR_SHADOW_BYTES, "a rank's facts");
+    return slr_shadow_exchange(&p->hosts->shadow, own, p->fact, sizeof *own, p->deadline);
 }
 
 static uint64_t settings_digest(void)
@@ -254,8 +262,9 @@ static bool split(struct part *p, int color, int key, unsigned ctas, ncclComm_t 
     if (ctas)
         config.maxCTAs = (int)ctas;
     *out = NULL;
-    const ncclResult_t r = slr_real.ncclCommSplit(p->shadow, color, key, out, &config);
-    return await_nccl(p->shadow, r, p->deadline) == ncclSuccess && *out;
+    const struct slr_shadow *s = &p->hosts->shadow;
+    const ncclResult_t r = slr_real.ncclCommSplit(s->comm, color, key, out, &config);
+    return slr_shadow_await(s, s->comm, r, p->deadline) == ncclSuccess && *out;
 }
 
 /* The inside agrees as any communicator, and is connected for its smallest slots, so that it is known that it can. */
@@ -281,6 +290,7 @@ static bool make_inside(struct part *p)
         ring = slr_connect(c, slr_scatter_slots(c, 1)) == SLR_R_RING;
         slr_connect_end(&c, 1);
     }
+    slr_hosts_hold(h);
     c->hosts = h;
     slr_comm_put(c);
     return ring;
@@ -291,21 +301,17 @@ static bool make_inside(struct part *p)
 static bool make_rail(struct part *p)
 {
     struct slr_hosts *h = p->hosts;
-    return split(p, h->place, p->init->rank, RAIL_CTAS, &h->rail) && slr_rail_connect(h, p->memory) == ncclSuccess &&
-           await_stream(h->stream, h->rail, p->deadline);
+    return split(p, h->place, p->init->rank, RAIL_CTAS, &h->rail) &&
+           slr_rail_connect(h, h->shadow.memory) == ncclSuccess &&
+           slr_shadow_await_stream(&h->shadow, h->stream, h->rail, p->deadline);
 }
 
 /* ---- the agreement ---- */
 
 static bool prepare(struct part *p)
 {
-    const size_t bytes = ((size_t)p->init->nranks + 1) * sizeof *p->fact;
     p->fact = calloc((size_t)p->init->nranks, sizeof *p->fact);
-    p->hosts = calloc(1, sizeof *p->hosts);
-    if (p->hosts)
-        p->hosts->ctx = p->ctx;
-    return p->fact && p->hosts && SLR_CU(cuMemAlloc, &p->memory, bytes) == SLR_OK &&
-           SLR_CU(cuStreamCreateWithPriority, &p->stream, CU_STREAM_NON_BLOCKING, 0) == SLR_OK;
+    return p->fact && slr_hosts_duel_make(p->hosts) && slr_shadow_open(&p->hosts->shadow, p->init->nranks) == SLR_OK;
 }
 
 /* What can be known before the others are asked. */
@@ -325,19 +331,30 @@ static bool vote(struct part *p, struct fact own)
     return p->learnt;
 }
 
+/* The fewest rounds that a rank would try. */
+static uint32_t rounds_of_all(const struct part *p)
+{
+    uint32_t rounds = p->fact[0].rounds;
+    for (int r = 1; r < p->init->nranks; r++)
+        rounds = p->fact[r].rounds < rounds ? p->fact[r].rounds : rounds;
+    return rounds;
+}
+
 static bool agree(struct part *p)
 {
-    const bool prepared = prepare(p);
-    if (!join_shadow(p) || !prepared)
+    const bool prepared = may_span(p->init) && prepare(p);
+    if (!come_together(p) || !prepared)
         return false;
     p->deadline = slr_now_ms() + slr_get(SLR_S_AGREE_TIMEOUT);
     struct fact own = {.meaning = settings_digest(), .host = host_digest()};
     own.willing = willing(p, &own);
+    own.rounds = slr_trials_none() ? 0 : (uint32_t)slr_get(SLR_S_TRIALS);
     if (!exchange(p, &own))
         return say(p, SLR_LOG_WARN, "the ranks' facts could not be exchanged"), false;
     const char *why = layout(p->fact, p->init->nranks, p->init->rank, p->hosts);
     if (why)
         return say(p, SLR_LOG_INFO, why), false;
+    slr_hosts_duel_open(p->hosts, rounds_of_all(p));
     const bool inside = make_inside(p), rail = make_rail(p);
     own.inside = inside && rail;
     /* Some rank may have waited that long for its rail. */
@@ -349,43 +366,28 @@ static bool agree(struct part *p)
     return false;
 }
 
-/* ---- the end of a part ---- */
-
-static void leave_shadow(struct part *p, bool agreed)
-{
-    if (p->shadow)
-        agreed ? slr_real.ncclCommDestroy(p->shadow) : slr_real.ncclCommAbort(p->shadow);
-    if (p->stream)
-        slr_real.cuStreamDestroy(p->stream);
-    if (p->memory)
-        slr_real.cuMemFree(p->memory);
-    free(p->fact);
-}
+/* ---- a part ---- */
 
 static void *run(void *arg)
 {
     struct part *p = arg;
     slr_guard++;
     if (slr_context_enter(p->ctx) == SLR_OK) {
-        const bool agreed = agree(p);
-        leave_shadow(p, agreed);
-        if (agreed) {
+        p->hosts->ctx = p->ctx;
+        if (agree(p)) {
             p->init->hosts = p->hosts;
-        } else if (p->hosts) {
+        } else {
             slr_hosts_end(p->hosts, true);
-            free(p->hosts);
+            slr_hosts_put(p->hosts);
             p->init->lost = p->voted && !p->learnt;
         }
         slr_shared_leave();
+    } else {
+        slr_hosts_put(p->hosts);
     }
+    free(p->fact);
     slr_guard--;
     return NULL;
-}
-
-/* Known to all ranks of the host: the root has told them. */
-static bool may_span(const struct slr_init *init)
-{
-    return init->comm && init->marked && slr_refusal_reason(init->word) == SLR_R_RANK_ABSENT;
 }
 
 /* Each rank of a thread on a thread of its own, as one waits for the other; the only one here. */
@@ -397,24 +399,35 @@ static void start(struct part *p, bool alone)
         run(p);
 }
 
+/* False: there is nothing to be agreed on, or this rank can not, and the others will find it absent. */
+static bool begin(struct part *p, struct slr_init *init)
+{
+    CUdevice device = init->device;
+    p->init = init;
+    p->hosts = slr_hosts_new();
+    if (!p->hosts)
+        return false;
+    if (init->split.parent)
+        return p->ctx = init->split.parent->hosts->ctx, true;
+    /* Retained until the process ends, as NCCL has it. */
+    if (slr_real.cuDevicePrimaryCtxRetain(&p->ctx, device) == CUDA_SUCCESS)
+        return true;
+    slr_hosts_put(p->hosts);
+    return false;
+}
+
 void slr_hosts_agree(struct slr_init *list)
 {
     unsigned count = 0, i = 0;
     for (struct slr_init *init = list; init; init = init->next) {
-        count += may_span(init);
+        count += takes_part(init);
         if (init->comm && init->marked && init->rank == 0 && init->word == SLR_COMMIT)
             keep_spare(&init->shadow);
     }
     struct part *parts = count ? calloc(count, sizeof *parts) : NULL;
-    for (struct slr_init *init = list; parts && init; init = init->next) {
-        CUdevice device;
-        if (!may_span(init) || slr_real.cuDeviceGet(&device, init->device) != CUDA_SUCCESS)
-            continue;
-        parts[i].init = init;
-        /* Retained until the process ends, as NCCL has it. */
-        if (slr_real.cuDevicePrimaryCtxRetain(&parts[i].ctx, device) == CUDA_SUCCESS)
+    for (struct slr_init *init = list; parts && init; init = init->next)
+        if (takes_part(init) && begin(&parts[i], init))
             start(&parts[i++], count == 1);
-    }
     for (unsigned n = 0; n < i; n++)
         if (parts[n].threaded)
             pthread_join(parts[n].thread, NULL);

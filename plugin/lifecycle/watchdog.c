@@ -7,11 +7,13 @@
 #include "plugin/lifecycle/lifecycle_impl.h"
 
 #include <pthread.h>
+#include <stdio.h>
 #include "plugin/comm/comm.h"
 #include "base/wait.h"
 #include "base/log.h"
 #include "kernels/flags.h"
 #include "plugin/comm/control.h"
+#include "plugin/hosts/hosts.h"
 #include "plugin/passed/in_call.h"
 #include "plugin/passed/turn.h"
 #include "plugin/passed/passed_alone.h"
@@ -130,6 +132,28 @@ static uint32_t progress(const struct slr_comm *c)
     return sum;
 }
 
+/* The rank of all hosts' that a gather over hosts waits for on this one's rail; -1: not on that. */
+static int awaits(const struct slr_comm *c)
+{
+    int rank = -1;
+    if (c->hosts && slr_shared_enter(&c->shared) == SLR_OK) {
+        rank = slr_rail_awaits(c->hosts);
+        slr_shared_leave();
+    }
+    return rank;
+}
+
+static void say_stalled(const struct slr_comm *c, uint64_t still)
+{
+    const int far = awaits(c);
+    char what[120] = "a gather waits for this peer, or for work that stands before it on the application's streams";
+    if (far >= 0)
+        snprintf(what, sizeof what, "a gather over hosts waits for what rank %d of all hosts' sends", far);
+    slr_log(SLR_LOG_WARN, "stalled", "comm=%s crank=%d peer=%d call=%llu piece=%u ms=%llu msg=%s", c->name, c->rank,
+            far >= 0 ? -1 : slowest(c), (unsigned long long)c->substituted, atomic_load(&c->lane->ring.issued),
+            (unsigned long long)still, what);
+}
+
 /* Only while something is in flight: an idle communicator makes no progress either. A job that was frozen as a whole
  * has not stalled. */
 static void check_stall(struct slr_comm *c)
@@ -146,13 +170,10 @@ static void check_stall(struct slr_comm *c)
     c->still_ms += passed < STOP_MS ? passed : STOP_MS;
     const uint64_t still = c->still_ms, warn = slr_get(SLR_S_STALL_WARN), limit = slr_get(SLR_S_STALL_TIMEOUT);
     if (limit && still >= limit)
-        slr_comm_fail(c, SLR_TIMEOUT, slowest(c), "no progress within SLIPRING_STALL_TIMEOUT");
+        slr_comm_fail(c, SLR_TIMEOUT, awaits(c) >= 0 ? -1 : slowest(c), "no progress within SLIPRING_STALL_TIMEOUT");
     if (warn && still >= warn && !c->warned) {
         c->warned = true;
-        slr_log(SLR_LOG_WARN, "stalled", "comm=%s crank=%d peer=%d call=%llu piece=%u ms=%llu msg=%s", c->name, c->rank,
-                slowest(c), (unsigned long long)c->substituted, atomic_load(&c->lane->ring.issued),
-                (unsigned long long)still,
-                "a gather waits for this peer, or for work that stands before it on the application's streams");
+        say_stalled(c, still);
     }
 }
 

@@ -160,13 +160,22 @@ static struct slr_late *take(struct slr_comm *c)
     return list;
 }
 
-static enum slr_status cross(struct slr_comm *c, CUstream from, CUstream to)
+static enum slr_status cross_by(struct slr_comm *c, CUstream from, CUstream to)
 {
     SLR_TRY(slr_shared_work_begin(&c->shared));
     slr_lane_lock(c->lane);
     enum slr_status s = slr_ring_wait_stream(&c->lane->ring, from, to);
     slr_lane_unlock(c->lane);
     slr_shared_work_end();
+    return s;
+}
+
+/* The ring of one that spans hosts is its inside's. */
+static enum slr_status cross(struct slr_comm *c, CUstream from, CUstream to)
+{
+    struct slr_comm *inside = slr_comm_inside(c);
+    const enum slr_status s = cross_by(inside ? inside : c, from, to);
+    slr_comm_put(inside);
     return s;
 }
 

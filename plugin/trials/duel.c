@@ -3,7 +3,6 @@
 #include "plugin/trials/trials_impl.h"
 
 #include <string.h>
-#include "base/counters.h"
 #include "base/log.h"
 #include "plugin/comm/comm.h"
 
@@ -72,40 +71,19 @@ void slr_duel_turns(const struct slr_comm *c, float ms[2][SLR_TRIAL_ROUNDS])
 {
     memset(ms, 0, sizeof(float[2][SLR_TRIAL_ROUNDS]));
     for (int r = 0; r < c->nranks; r++)
-        for (int way = 0; way < 2; way++)
-            for (uint32_t i = 0; i < c->trials->rounds; i++) {
-                const float other = c->trials->shared->post[r].turn[way][i];
-                const bool known = other > 0 && (r == 0 || ms[way][i] > 0);
-                ms[way][i] = !known ? 0 : other > ms[way][i] ? other : ms[way][i];
-            }
-}
-
-/* Of the rounds of which both are known; 0: there are none. */
-static void mean_of(const struct slr_comm *c, double mean[2])
-{
-    float ms[2][SLR_TRIAL_ROUNDS];
-    uint32_t n = 0;
-    slr_duel_turns(c, ms);
-    for (uint32_t i = 0; i < c->trials->rounds; i++)
-        if (ms[SLR_WAY_RING][i] > 0 && ms[SLR_WAY_NCCL][i] > 0) {
-            n++;
-            for (int way = 0; way < 2; way++)
-                mean[way] += ((double)ms[way][i] - mean[way]) / n;
-        }
+        slr_blocks_slowest(ms, c->trials->shared->post[r].turn, c->trials->rounds, r == 0);
 }
 
 void slr_duel_tell(const struct slr_comm *c, unsigned sites, const struct slr_block_pairs *pairs, int felt)
 {
     const struct slr_trials *t = c->trials;
-    double mean[2] = {0};
-    mean_of(c, mean);
+    float ms[2][SLR_TRIAL_ROUNDS];
+    double mean[2];
+    slr_duel_turns(c, ms);
+    slr_blocks_mean(ms, t->rounds, mean);
     const uint32_t calls = t->blocks.turns.run - SLR_DUEL_FIRST;
-    if (felt >= 0) {
-        atomic_fetch_add(&slr_counters.felt, sites);
-        atomic_fetch_add(&slr_counters.felt_calls, calls);
-        atomic_fetch_add(&slr_counters.felt_ns, (uint64_t)(mean[felt] * 1e6));
-        atomic_fetch_add(&slr_counters.felt_nccl_ns, (uint64_t)(mean[SLR_WAY_NCCL] * 1e6));
-    }
+    if (felt >= 0)
+        slr_blocks_count(sites, calls, mean, felt);
     slr_log(SLR_LOG_INFO, "duel",
             "comm=%s crank=%d sites=%u calls=%u ring_ms=%.4f nccl_ms=%.4f rounds=%u less=%.4f by=%s", c->name, c->rank,
             sites, calls, mean[SLR_WAY_RING], mean[SLR_WAY_NCCL], pairs->n, pairs->mean,

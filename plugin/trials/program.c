@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "plugin/trials/program.h"
 
+#include "base/counters.h"
+
 bool slr_trial_record(CUevent *event, CUstream stream)
 {
     if (!*event && slr_real.cuEventCreate(event, CU_EVENT_DEFAULT) != CUDA_SUCCESS)
@@ -59,6 +61,38 @@ void slr_blocks_close(struct slr_blocks *b)
         slr_trial_drop(&b->begin[i]);
         slr_trial_drop(&b->end[i]);
     }
+}
+
+void slr_blocks_slowest(float ms[2][SLR_TRIAL_ROUNDS], const float of_rank[2][SLR_TRIAL_ROUNDS], uint32_t rounds,
+                        bool first)
+{
+    for (int way = 0; way < 2; way++)
+        for (uint32_t i = 0; i < rounds; i++) {
+            const float one = of_rank[way][i];
+            const bool known = one > 0 && (first || ms[way][i] > 0);
+            ms[way][i] = !known ? 0 : !first && ms[way][i] > one ? ms[way][i] : one;
+        }
+}
+
+uint32_t slr_blocks_mean(const float ms[2][SLR_TRIAL_ROUNDS], uint32_t rounds, double mean[2])
+{
+    uint32_t n = 0;
+    mean[SLR_WAY_RING] = mean[SLR_WAY_NCCL] = 0;
+    for (uint32_t i = 0; i < rounds; i++)
+        if (ms[SLR_WAY_RING][i] > 0 && ms[SLR_WAY_NCCL][i] > 0) {
+            n++;
+            for (int way = 0; way < 2; way++)
+                mean[way] += ((double)ms[way][i] - mean[way]) / n;
+        }
+    return n;
+}
+
+void slr_blocks_count(uint64_t sites, uint64_t calls, const double mean[2], int felt)
+{
+    atomic_fetch_add(&slr_counters.felt, sites);
+    atomic_fetch_add(&slr_counters.felt_calls, calls);
+    atomic_fetch_add(&slr_counters.felt_ns, (uint64_t)(mean[felt] * 1e6));
+    atomic_fetch_add(&slr_counters.felt_nccl_ns, (uint64_t)(mean[SLR_WAY_NCCL] * 1e6));
 }
 
 void slr_blocks_add(struct slr_block_pairs *pairs, float ms[2][SLR_TRIAL_ROUNDS], uint32_t rounds)

@@ -45,6 +45,16 @@ void slr_blocks_read(const struct slr_blocks *b, float ms[2][SLR_TRIAL_ROUNDS]);
 
 void slr_blocks_close(struct slr_blocks *b);
 
+/* Makes `ms` that of the slowest of the ranks so far; `first`: `of_rank` is the first one's. */
+void slr_blocks_slowest(float ms[2][SLR_TRIAL_ROUNDS], const float of_rank[2][SLR_TRIAL_ROUNDS], uint32_t rounds,
+                        bool first);
+
+/* By way, of the rounds of which both are known, and counts them; 0: there are none. */
+uint32_t slr_blocks_mean(const float ms[2][SLR_TRIAL_ROUNDS], uint32_t rounds, double mean[2]);
+
+/* For the line at the end of the job: `felt` has been chosen for so many sites; 0: for all of a communicator. Calls of a turn. */
+void slr_blocks_count(uint64_t sites, uint64_t calls, const double mean[2], int felt);
+
 /* How much less a turn took over the ring than by NCCL, as part of the mean of both, so that one that was held up
  * counts alike on either side: of so many rounds, mean and sum of the squared deviations. */
 struct slr_block_pairs {

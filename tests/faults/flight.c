@@ -10,6 +10,7 @@
  *   kill-told      the same, and an event has told another stream of the gather: both end, too
  *   kill-between   the victim is killed before the others call the next gather
  *   kill-driver    the victim is killed by SOFTGPU_FAIL, half-way through its calls or its data; the others have called
+ *   kill-asked     over hosts: gathers, one after the other, until SOFTGPU_FAIL kills the victim, on a thread of slipring's
  *   abort          the victim's main thread sits in cudaStreamSynchronize, another thread of it calls ncclCommAbort
  *   abort-blocked  the victim aborts while its stream hangs in something else, which ends only later
  *   destroy        the victim destroys the communicator and goes on living; the others call another gather
@@ -237,6 +238,23 @@ static void kill_driver(struct flight *f)
         DIE(1, "the victim lives");
     }
     must_fail(f, e, true);
+}
+
+static void kill_asked(struct flight *f)
+{
+    ncclResult_t e = ncclSuccess;
+    for (int i = 0; i < 400 && e == ncclSuccess; i++) {
+        moved_fill(&f->moved, &f->r, f->round);
+        moved_produce(&f->moved, f->r.stream);
+        e = moved_call(&f->moved, &f->r);
+        e = e == ncclSuccess ? player_try(&f->r, ERROR_MS) : e;
+        if (e == ncclSuccess)
+            check(f);
+        f->round++;
+    }
+    CHECK(!f->is_victim, "the victim lives");
+    CHECK(e != ncclSuccess && (f->is_far || e != ncclInProgress), "rank %d: %s", f->r.rank, ncclGetErrorString(e));
+    end_in_error(f, false);
 }
 
 static void *abort_later(void *arg)
@@ -494,15 +512,25 @@ static void driver_error(struct flight *f)
 static const struct {
     const char *name;
     void (*play)(struct flight *f);
-} scenarios[] = {{"kill-before", kill_before},   {"kill-told", kill_told},
-                 {"kill-between", kill_between}, {"kill-driver", kill_driver},
-                 {"abort", abort_scenario},      {"abort-blocked", abort_blocked},
-                 {"abort-full", abort_full},     {"abort-ahead", abort_ahead},
-                 {"kill-made", kill_made},       {"kill-unmade", kill_unmade},
-                 {"leave-made", leave_made},     {"abort-made", abort_made},
-                 {"destroy", destroy_scenario},  {"stop", stop},
-                 {"stop-fails", stop_fails},     {"leave", leave},
-                 {"die-early", die_early},       {"driver-error", driver_error}};
+} scenarios[] = {{"kill-before", kill_before},
+                 {"kill-told", kill_told},
+                 {"kill-between", kill_between},
+                 {"kill-driver", kill_driver},
+                 {"kill-asked", kill_asked},
+                 {"abort", abort_scenario},
+                 {"abort-blocked", abort_blocked},
+                 {"abort-full", abort_full},
+                 {"abort-ahead", abort_ahead},
+                 {"kill-made", kill_made},
+                 {"kill-unmade", kill_unmade},
+                 {"leave-made", leave_made},
+                 {"abort-made", abort_made},
+                 {"destroy", destroy_scenario},
+                 {"stop", stop},
+                 {"stop-fails", stop_fails},
+                 {"leave", leave},
+                 {"die-early", die_early},
+                 {"driver-error", driver_error}};
 
 int main(int argc, char **argv)
 {

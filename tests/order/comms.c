@@ -41,7 +41,7 @@ void check_one(ncclComm_t comm, const char *what)
 
 int main(int argc, char **argv)
 {
-    const struct comm_case *const tables[] = {comm_make_cases, comm_end_cases};
+    const struct comm_case *const tables[] = {comm_make_cases, comm_split_cases, comm_end_cases};
     for (int t = 0; t < LENGTH(tables) && argc > 1; t++)
         for (const struct comm_case *c = tables[t]; c->name; c++)
             if (!strcmp(c->name, argv[1]))

@@ -195,7 +195,7 @@ run(form_mutant_query_not_legacy 300 MUTANT query_not_legacy ${caught} EACH form
 run(form_mutant_query_not_carried 300 MUTANT query_not_carried ${caught} EACH forms_order stream-query-events 2)
 
 # ---- communicators ----
-program(forms_comms comms.c comms_make.c comms_end.c LIBS ${libraries})
+program(forms_comms comms.c comms_make.c comms_split.c comms_end.c LIBS ${libraries})
 foreach(case config config-none scalable split-colour split-reversed split-no-colour split-of-split shrink grow grow-again many-in-group finalize
         destroy-at-once destroy-orders destroy-late)
   run(form_comms_${case} 90 ${form} ${ring_only} -- $<TARGET_FILE:forms_comms> ${case})

@@ -64,9 +64,17 @@ run(hosts_groups_by_three 120 ${over} --set TEST_HOSTS=3 ${spans} EACH forms_gro
 run(hosts_groups_no_room 120 ${judged} ${no_room} EACH forms_groups one-stream,made-late,several-streams,mixed "4 2000000" LABELS hosts race)
 run(hosts_comms 120 ${two}
   EACH forms_comms config,scalable,split-colour,split-reversed,shrink,many-in-group,finalize,destroy-at-once,destroy-orders,destroy-late 4)
+# Split off from one that spans hosts.
+set(child ${spans} --has "\"nranks\":4,\"decision\":\"hosts\",\"hosts\":2,\"per_host\":2")
+run(hosts_split_colour 60 ${over} --set TEST_HOSTS=4 ${child} -- $<TARGET_FILE:forms_comms> split-colour 8)
+foreach(case split-some split-in-group split-of-split-some)
+  set(of_${case} ${over} --set TEST_HOSTS=3 ${child} -- $<TARGET_FILE:forms_comms> ${case} 6)
+  run(hosts_${case} 60 ${of_${case}})
+endforeach()
+run(hosts_later_split 60 LIB ${nonblocking} ${over} --set TEST_HOSTS=3 ${child} EACH forms_comms split-some,split-in-group 6)
 run(hosts_later 120 LIB ${nonblocking} ${two} EACH forms_order copy-async,gemm,overwrite-memset,event-gemm-blocking,send-recv 4 ENV TEST_RACE=1)
 run(hosts_later_groups 120 LIB ${nonblocking} ${two} EACH forms_groups ${group_cases} 4 ENV TEST_RACE=1)
-run(hosts_later_comms 120 LIB ${nonblocking} ${two} EACH forms_comms finalize,destroy-at-once,nonblocking,nonblocking-groups 4)
+run(hosts_later_comms 120 LIB ${nonblocking} ${two} EACH forms_comms finalize,destroy-at-once,nonblocking,nonblocking-groups,nonblocking-split 4)
 foreach(how streams current)
   run(hosts_contexts_${how} 120 LIB ${contexts} ${two} --set SLIPRING_FLOP_PER_BYTE=0
     EACH forms_order copy-async,gemm,produce,overwrite-memset,event-gemm-blocking,event-framework,comm-broadcast,group-each,send-recv 4
@@ -105,6 +113,29 @@ foreach(row "4 8 bn" "4 8 at-odd" "2 6 bn-in-place" "2 8 large")
 endforeach()
 run(hosts_fuse_off 60 ${two} --set SLIPRING_FUSE=off --has "\"event\":\"joined\"" --hasnt "\"event\":\"fused\"" -- $<TARGET_FILE:fuse> 4 bn)
 run(hosts_fuse_chunks 60 ${judged} ${in_parts} --set SLIPRING_CHUNKS=7 --set SLIPRING_FLOP_PER_BYTE=0 -- $<TARGET_FILE:fuse> 4 large)
+
+# ---- by hosts or by NCCL: tried ----
+set(tries --set SLIPRING_TRIALS=2 --set SLIPRING_TRIALS_AFTER=4)
+set(tried ${tries} --has "\"event\":\"duel\".*\"sites\":0.*\"rounds\":2" --has "\"event\":\"count\".*\"reason\":\"trial\"")
+foreach(phase gemm one+between two+alone)
+  string(MAKE_C_IDENTIFIER ${phase} name)
+  run(hosts_tried_${name} 60 ${two} ${tried} -- $<TARGET_FILE:call_sites> 4 ${phase}:300)
+endforeach()
+run(hosts_tried_by_three 60 ${over} --set TEST_HOSTS=3 ${spans} ${tried} -- $<TARGET_FILE:call_sites> 6 between:150 gemm/48:200)
+run(hosts_tried_off 60 ${two} --set SLIPRING_TRIALS_AFTER=4 --hasnt "\"event\":\"duel\"|\"reason\":\"trial\"" -- $<TARGET_FILE:call_sites> 4 gemm:300)
+# A rank that tries nothing: none does.
+run(hosts_tried_one_off 60 ${two} ${tries} --hasnt "\"event\":\"duel\"|\"reason\":\"trial\"" -- $<TARGET_FILE:call_sites> 4 --rank-env 3:SLIPRING_TRIALS=0 gemm:300)
+if(NOT SLIPRING_SANITIZE) # by the clock of the timing model
+  # A GEMM beside the gather, that NCCL's kernels keep from the device for all shards, and the rail's for those of one other host.
+  set(modelled ${two} --set SOFTGPU_TIMING=1 --set SLIPRING_TRIALS=3 --set SLIPRING_TRIALS_AFTER=4 --set SLIPRING_ALLOC_MIN=1)
+  set(undisturbed COST 100 PROCESSORS 3)
+  run(hosts_tried_hosts 60 ${modelled} --set SOFTGPU_COLLECTIVE_SHARE=1 --set SOFTGPU_LINK_GBS=0.003 --set SOFTGPU_TFLOPS=0.00005
+    --has "\"event\":\"duel\".*\"sites\":0.*\"by\":\"ring\"" --hasnt "\"reason\":\"measured\"" -- $<TARGET_FILE:call_sites> 4 beside:450
+    PROPERTIES ${undisturbed})
+  set(of_nccl ${modelled} --set SOFTGPU_MEMOP_US=1500 --has "\"event\":\"duel\".*\"sites\":0.*\"by\":\"nccl\"" --has "\"reason\":\"measured\""
+    -- $<TARGET_FILE:call_sites> 4 unchecked:450)
+  run(hosts_tried_nccl 60 ${of_nccl} PROPERTIES ${undisturbed})
+endif()
 
 # ---- random programs of four ranks ----
 set(random --set SLIPRING_ALLOC_MIN=1 --set SLIPRING_REDUCE_SCATTER=always)
@@ -146,7 +177,7 @@ foreach(row "absent LD_PRELOAD=${SLIPRING_PRELOAD_FIRST}" "off SLIPRING_ENABLE=o
 endforeach()
 
 # What the driver refuses one rank while hosts agree, and connect, it refuses all.
-foreach(row "cuMemAlloc:3 1" "cuStreamCreateWithPriority:1=2 1" "cuStreamCreateWithPriority:5=2 3" "cuIpcOpenMemHandle:1 1" "cuEventCreate:5=2 2")
+foreach(row "cuMemAllocAsync:1 1" "cuStreamCreateWithPriority:1=2 1" "cuStreamCreateWithPriority:5=2 3" "cuIpcOpenMemHandle:1 1" "cuEventCreate:5=2 2")
   separate_arguments(row)
   list(POP_FRONT row call r)
   string(REGEX REPLACE "=.*" "" short ${call})
@@ -169,8 +200,9 @@ foreach(victim IN LISTS victims)
     run(hosts_flight_${scenario}_${victim} 60 ${four} ${spans} --has communicator_failed PROCESSES 4 PLAY fault_flight ${scenario} ${victim})
   endforeach()
   run(hosts_flight_abort-full_${victim} 60 ${four} ${spans} --set SOFTGPU_QUEUE=200 PROCESSES 4 PLAY fault_flight abort-full ${victim})
-  run(hosts_flight_stop_${victim} 60 ${four} ${spans} --hasnt communicator_failed PROCESSES 4 LAUNCH --cont-after 800
-    PLAY fault_flight stop ${victim})
+  set(of_stop_${victim} ${four} ${spans} --hasnt communicator_failed --set SLIPRING_STALL_WARN=200ms
+    --has "\"event\":\"stalled\".*\"peer\":-1,.*what rank ${victim} of all hosts" PROCESSES 4 LAUNCH --cont-after 800 PLAY fault_flight stop ${victim})
+  run(hosts_flight_stop_${victim} 60 ${of_stop_${victim}})
   run(hosts_flight_stop-fails_${victim} 60 ${four} ${spans} --set SLIPRING_STALL_TIMEOUT=500ms --has communicator_failed PROCESSES 4
     LAUNCH --cont-after 3500 PLAY fault_flight stop-fails ${victim})
   foreach(call cuMemcpyAsync:300 cuStreamBatchMemOp:480)
@@ -179,6 +211,16 @@ foreach(victim IN LISTS victims)
       PROCESSES 4 LAUNCH --rank ${victim} SOFTGPU_FAIL=${call} PLAY fault_flight driver-error ${victim})
   endforeach()
 endforeach()
+# While they are tried: a rank that dies when it tells of its times, or stops; and one that has none.
+set(asked ${four} ${spans} --set SLIPRING_TRIALS=1 --set SLIPRING_TRIALS_AFTER=1)
+run(hosts_asked_kill 60 ${asked} PROCESSES 4 LAUNCH --end 3 kill --rank 3 SOFTGPU_FAIL=cuEventElapsedTime:1=kill PLAY fault_flight kill-asked 3)
+# And one that waits for what the others have measured, as they do not call, and is aborted.
+set(asked_abort ${asked} --set SOFTGPU_QUEUE=0 --set SOFTGPU_QUEUE_LAUNCHES=0 --set SOFTGPU_NCCL_CONNECT=0 --hasnt "could not be exchanged"
+  PROCESSES 4 PLAY fault_flight abort-full 1 1000)
+run(hosts_asked_abort 60 ${asked_abort})
+set(asked_none ${asked} --has "\"event\":\"duel\".*\"sites\":0.*\"rounds\":0.*\"by\":\"none\"" PROCESSES 4 LAUNCH --rank 2
+  SOFTGPU_FAIL=cuEventElapsedTime:1+ PLAY fault_gathers --rounds 300)
+run(hosts_asked_none 60 ${asked_none})
 # The rail's events can not be made.
 run(hosts_refused_cuEventCreate_8_2 60 ${four} ${nccls} --has "hosts_off" PROCESSES 4 LAUNCH --rank 2 SOFTGPU_FAIL=cuEventCreate:8=2 PLAY fault_gathers)
 
@@ -217,3 +259,8 @@ run(hosts_mutant_besides 120 MUTANT hosts_besides ${caught} EACH forms_order gro
 run(hosts_mutant_before 120 MUTANT hosts_before ${caught} EACH forms_order group-second-by-first 4)
 run(hosts_mutant_order 120 MUTANT hosts_order ${caught} EACH forms_order comm-broadcast 4)
 run(hosts_mutant_group_order 120 MUTANT hosts_group_order ${caught} EACH forms_order group-partner-nccl 4)
+run(hosts_mutant_own_times 120 WITH hosts_own_times ${caught_sh} "no log line matches" ${asked_none})
+run(hosts_mutant_none_absent 120 WITH hosts_none_absent ${caught_sh} "no log line matches" ${of_split-some} ENV SLIPRING_AGREE_TIMEOUT=500ms)
+run(hosts_mutant_late_apart 120 MUTANT hosts_late_apart ${over} --set TEST_HOSTS=3 EACH forms_groups in-progress 6)
+run(hosts_mutant_known_early 120 WITH hosts_known_early ${caught_sh} "a log line matches" ${asked_abort})
+run(hosts_mutant_late_peer 120 WITH hosts_late_peer ${caught_sh} "no log line matches" ${of_stop_0})

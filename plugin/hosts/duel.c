@@ -1,0 +1,254 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Whether a communicator's gathers go over hosts, or stay with NCCL, found by a duel of the two: what the program takes
+ * (trials/program.h) over turns of the communicator's calls.
+ *
+ *   before     the gathers go over hosts, so that memory is mapped and the rails are warm, until it is known what an
+ *              iteration is: by the calls' sizes alone, which are the same on all ranks
+ *   turns      the number of the call says which way it goes; two events a turn say how long it took
+ *   asking     behind the last turn a thread waits for its events, and tells all ranks by the shadow what this one has
+ *              measured. Calls go as before the turns
+ *   known      from a call on that is the same on all ranks, SLACK calls and more behind the turns: all have the same times,
+ *              and come to the same answer. A rank that comes there and does not know yet waits for its thread
+ *
+ * Why that wait ends: the thread waits for what ranks have put on their devices before the end of the turns, and for the
+ * other ranks' threads; they begin when their ranks have made the turns' last call. So a rank waits for ranks that are
+ * SLACK calls behind it, and would wait for them in the gather itself. In a program where that many gathers are enqueued
+ * before another rank's program goes on because of something that comes behind them, it would not end: one has to make
+ * SLACK gathers without their results being needed anywhere.
+ *
+ * A rank whose thread fails, as a peer has gone or there is no memory, does not know what the others have chosen: its
+ * communicator has failed. One that is aborted ends the thread's wait, and the call's. */
+#include <assert.h>
+#include <stdlib.h>
+#include "base/hash.h"
+#include "base/log.h"
+#include "base/settings.h"
+#include "base/wait.h"
+#include "plugin/comm/call.h"
+#include "plugin/comm/comm.h"
+#include "plugin/hosts/hosts.h"
+#include "plugin/trials/period.h"
+#include "plugin/trials/program.h"
+#include "plugin/util/process.h"
+
+enum {
+    ENOUGH = 4,       /* times SLIPRING_TRIALS_AFTER: in so many calls an iteration shows, unless it is long */
+    LEAST_CALLS = 48, /* measured of a turn */
+    SLACK = 64,       /* calls from the last turn's end to the answer */
+    LATER = 4         /* times a duel's calls, until the next one */
+};
+
+enum asking { ASKS_NOTHING, ASKS, KNOWS, LOST };
+
+struct slr_duel {
+    uint32_t rounds, least; /* `least`: calls of the next one's turns */
+    uint64_t calls;         /* made */
+    uint64_t due;           /* one may begin at this call; UINT64_MAX: none will */
+    uint64_t holds;         /* from this call on what has been found holds; 0: no duel is under way */
+    int way;                /* outside of turns: SLR_WAY_RING: over hosts */
+    struct slr_trial_calls seen;
+    struct slr_blocks blocks;
+    struct slr_block_pairs pairs;
+    float ms[2][SLR_TRIAL_ROUNDS]; /* of the slowest rank */
+    uint64_t turn;                 /* of the shadow */
+    enum asking asking;            /* under the shadow's lock */
+};
+
+bool slr_hosts_duel_make(struct slr_hosts *h)
+{
+    h->duel = calloc(1, sizeof *h->duel);
+    return h->duel != NULL;
+}
+
+void slr_hosts_duel_open(struct slr_hosts *h, uint32_t rounds)
+{
+    h->duel->rounds = rounds;
+    h->duel->due = rounds ? slr_get(SLR_S_TRIALS_AFTER) : UINT64_MAX;
+    h->duel->least = LEAST_CALLS;
+}
+
+/* ---- asking: the thread ---- */
+
+static bool ask(struct slr_hosts *h)
+{
+    struct slr_duel *d = h->duel;
+    float own[2][SLR_TRIAL_ROUNDS], (*all)[2][SLR_TRIAL_ROUNDS] = calloc((size_t)h->shadow.ranks, sizeof *all);
+    static_assert(sizeof own <= SLR_SHADOW_BYTES, "a rank's times");
+    bool told = all && slr_shadow_begin(&h->shadow, d->turn);
+    while (told && !slr_blocks_over(&d->blocks, d->blocks.upto + 1)) {
+        slr_sleep_ms(1);
+        told = slr_shadow_goes_on(&h->shadow);
+    }
+    if (told) {
+        slr_blocks_read(&d->blocks, own);
+        told = slr_shadow_exchange(&h->shadow, own, all, sizeof own, SLR_NO_DEADLINE);
+    }
+    for (int r = 0; told && r < h->shadow.ranks; r++)
+        slr_blocks_slowest(d->ms, all[r], d->rounds, r == 0);
+    slr_shadow_over(&h->shadow, d->turn);
+    free(all);
+    return told;
+}
+
+static void set(struct slr_hosts *h, enum asking asking)
+{
+    pthread_mutex_lock(&h->shadow.lock);
+    h->duel->asking = asking;
+    pthread_cond_broadcast(&h->shadow.changed);
+    pthread_mutex_unlock(&h->shadow.lock);
+}
+
+static void *run(void *arg)
+{
+    struct slr_comm *whole = arg;
+    slr_guard++;
+    bool told = false;
+    if (slr_context_enter(whole->hosts->ctx) == SLR_OK) {
+        told = ask(whole->hosts);
+        slr_shared_leave();
+    }
+    set(whole->hosts, told ? KNOWS : LOST);
+    slr_comm_put(whole);
+    slr_guard--;
+    return NULL;
+}
+
+static void begin_asking(struct slr_comm *whole)
+{
+    pthread_t thread;
+    struct slr_hosts *h = whole->hosts;
+    h->duel->turn = slr_shadow_take(&h->shadow);
+    set(h, ASKS);
+    slr_comm_hold(whole);
+    if (slr_thread_start(&thread, "slipring-duel", run, whole) == 0) {
+        pthread_detach(thread);
+        return;
+    }
+    set(h, LOST);
+    slr_comm_put(whole);
+}
+
+static enum asking await(struct slr_hosts *h)
+{
+    pthread_mutex_lock(&h->shadow.lock);
+    while (h->duel->asking == ASKS)
+        pthread_cond_wait(&h->shadow.changed, &h->shadow.lock);
+    const enum asking asking = h->duel->asking;
+    pthread_mutex_unlock(&h->shadow.lock);
+    return asking;
+}
+
+bool slr_hosts_duel_end(struct slr_hosts *h)
+{
+    pthread_mutex_lock(&h->shadow.lock);
+    const bool used = h->shadow.over != h->shadow.taken;
+    pthread_mutex_unlock(&h->shadow.lock);
+    slr_shadow_end(&h->shadow);
+    if (h->duel)
+        await(h);
+    return used;
+}
+
+void slr_hosts_duel_close(struct slr_hosts *h)
+{
+    if (h->duel)
+        slr_blocks_close(&h->duel->blocks);
+}
+
+/* ---- calls ---- */
+
+/* Of rank 0. No call site has a duel of its own there: it is about all of them. */
+static void say(const struct slr_comm *whole, int felt)
+{
+    const struct slr_duel *d = whole->hosts->duel;
+    const uint32_t calls = d->blocks.turns.run - SLR_DUEL_FIRST;
+    double mean[2];
+    const uint32_t rounds = slr_blocks_mean(d->ms, d->rounds, mean);
+    if (felt >= 0)
+        slr_blocks_count(0, calls, mean, felt);
+    slr_log(SLR_LOG_INFO, "duel",
+            "comm=%s crank=%d sites=%u calls=%u ring_ms=%.4f nccl_ms=%.4f rounds=%u less=%.4f by=%s", whole->name,
+            whole->rank, 0u, calls, mean[SLR_WAY_RING], mean[SLR_WAY_NCCL], rounds, d->pairs.mean,
+            felt < 0               ? "none"
+            : felt == SLR_WAY_RING ? "ring"
+                                   : "nccl");
+}
+
+/* The same on all ranks. Where it is not certain which is faster NCCL has the calls, and there will be another duel, with
+ * turns twice as long, which adds up with this one. */
+static void judge(const struct slr_comm *whole)
+{
+    struct slr_duel *d = whole->hosts->duel;
+    const bool again = d->pairs.n > 0;
+    slr_blocks_add(&d->pairs, d->ms, d->rounds);
+    const int felt = slr_blocks_judge(&d->pairs, again);
+    if (whole->rank == 0)
+        say(whole, felt);
+    d->way = felt == SLR_WAY_RING ? SLR_WAY_RING : SLR_WAY_NCCL;
+    d->due = felt < 0 ? d->calls + LATER * (d->blocks.upto - d->blocks.turns.after) : UINT64_MAX;
+    d->least = 2 * (d->blocks.turns.run - SLR_DUEL_FIRST);
+}
+
+/* False: what the others have chosen is not known. */
+static bool learn(const struct slr_comm *whole)
+{
+    struct slr_duel *d = whole->hosts->duel;
+    const bool knows = await(whole->hosts) == KNOWS;
+    struct slr_comm *inside = knows ? NULL : slr_comm_inside(whole);
+    d->holds = 0;
+    d->due = UINT64_MAX;
+    if (knows)
+        judge(whole);
+    if (inside)
+        slr_comm_fail(inside, SLR_PEER, -1, "the hosts' times could not be exchanged");
+    slr_comm_put(inside);
+    return knows;
+}
+
+static bool may_begin(const struct slr_duel *d, uint64_t number)
+{
+    const uint64_t enough = ENOUGH * slr_get(SLR_S_TRIALS_AFTER);
+    return number >= d->due && number >= enough &&
+           (number >= SLR_TRIAL_LATEST_CALLS || slr_trial_calls_period(&d->seen, (uint32_t)enough));
+}
+
+static void begin(struct slr_duel *d, uint64_t number)
+{
+    const uint32_t period = slr_trial_calls_period(&d->seen, 0);
+    const struct slr_turns turns = {.after = number,
+                                    .rounds = d->rounds,
+                                    .stage = SLR_STAGE_DUEL,
+                                    .run = slr_duel_run(1, 0, false, period, d->least)};
+    slr_blocks_open(&d->blocks, &turns);
+    d->holds = d->blocks.upto + (turns.run > SLACK ? turns.run : SLACK);
+}
+
+static void look(const struct slr_call *call, uint64_t number)
+{
+    struct slr_hosts *h = call->comm->hosts;
+    if (slr_blocks_wants(&h->duel->blocks, number) && slr_context_enter(h->ctx) == SLR_OK) {
+        slr_blocks_call(&h->duel->blocks, number, call->stream);
+        slr_shared_leave();
+    }
+    if (number == h->duel->blocks.upto)
+        begin_asking(call->comm);
+}
+
+enum slr_reason slr_hosts_way(const struct slr_call *call)
+{
+    struct slr_duel *d = call->comm->hosts->duel;
+    const uint64_t number = d->calls++;
+    int way;
+    uint32_t round;
+    bool measured;
+    slr_trial_calls_add(&d->seen, slr_mix(call->count, (uint64_t)call->type));
+    if (d->holds && number >= d->holds && !learn(call->comm))
+        return SLR_R_HOSTS; /* which says what has failed */
+    if (!d->holds && may_begin(d, number))
+        begin(d, number);
+    if (d->holds)
+        look(call, number);
+    if (d->holds && slr_way_of_call(number, &d->blocks.turns, &way, &round, &measured))
+        return way == SLR_WAY_RING ? SLR_R_HOSTS : SLR_R_TRIAL;
+    return d->way == SLR_WAY_RING ? SLR_R_HOSTS : SLR_R_MEASURED;
+}
