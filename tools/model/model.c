@@ -186,6 +186,7 @@ static void add_communicator(struct model *m, struct member *b, const struct log
 {
     b->ring = !passed(r);
     b->hosts = r->has[F_HOSTS] ? (uint64_t)r->num[F_HOSTS] : 0;
+    b->inside = r->has[F_INSIDE] ? text(m, r, F_INSIDE) : NULL;
     b->reason = text(m, r, F_REASON);
     if (r->has[F_PEER] && r->num[F_PEER] != 0xffff)
         b->peer = (int32_t)r->num[F_PEER];

@@ -148,12 +148,13 @@ struct trial {
     } way[TRIAL_WAYS];
 };
 
-/* Ring and NCCL, compared by what all calls of a turn take together: line duel. Times are ms, 0: none. */
+/* Ring and NCCL, compared by what all calls of a turn take together: line duel. Times are ms, 0: none.
+ * `sites` 0: of a communicator over hosts. */
 struct duel {
     int64_t ts;
     uint64_t sites, calls;
     double ring_ms, nccl_ms;
-    const char *by; /* ring, nccl or sites */
+    const char *by; /* ring, nccl, sites or none */
 };
 
 /* Which way a site's calls go at the end: line site_way. */
@@ -180,6 +181,7 @@ struct member {
     int32_t crank;
     bool ring;          /* as its communicator line says */
     uint64_t hosts;     /* that it spans, if so; else 0 */
+    const char *inside; /* the communicator of its host's ranks, over which it goes there; NULL: none */
     const char *reason; /* why not; NULL unknown */
     int32_t peer;       /* because of which rank; -1 none */
     struct failure failure;

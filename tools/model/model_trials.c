@@ -95,7 +95,7 @@ void model_add_trial(struct model *m, struct member *b, const struct log_record 
 
 void model_add_duel(struct model *m, struct member *b, const struct log_record *r)
 {
-    if (known_by(m, r, "sites"))
+    if (known_by(m, r, r->num[F_SITES] == 0 ? "none" : "sites"))
         vec_push(&b->duels, ((struct duel){.ts = r->num[F_TS],
                                            .sites = (uint64_t)r->num[F_SITES],
                                            .calls = (uint64_t)r->num[F_CALLS],

@@ -89,6 +89,8 @@ void report_each_member(const struct report *r, report_member_fn fn, void *ctx);
 enum { TRIAL_MS = 32, CALL_SITE = 80 };
 /* Four digits that count: 0.1844, 1.844, 18.44; "-": there is none. Into TRIAL_MS bytes. */
 const char *report_trial_ms(char *buf, double ms);
+/* The communicator over hosts of which it is the part inside of one; NULL: of none. */
+const char *report_whole_of(const struct report *r, const struct comm *c);
 /* "#3: all-gather, 16 MiB", "#7: reduce-scatter, 16 MiB (b)": a letter where calls of one size are several sites. Into
  * CALL_SITE bytes. Of a communicator's, and of one that a member has told. */
 const char *report_call_site(char *buf, const struct sites *s, uint32_t comm, uint32_t number);

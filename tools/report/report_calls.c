@@ -198,8 +198,9 @@ static void put_measured(char *why, const struct call *c)
                  report_trial_ms(ring, over_ring));
 }
 
-static void put_why(struct table *t, const struct call *c)
+static void put_why(struct table *t, const struct report *r, const struct call *c)
 {
+    const char *whole = report_whole_of(r, &r->m->comms.at[c->comm]);
     static const char *const words[][2] = {{"program", "measured by what the program takes"},
                                            {"known", "a rule of the tune file"},
                                            {"unmeasured", "too few calls to compare ring and NCCL"}};
@@ -216,8 +217,12 @@ static void put_why(struct table *t, const struct call *c)
         snprintf(why, sizeof why, "too few calls to compare ring and NCCL, or SLIPRING_TRIALS=0");
     if (has(c, SLR_R_GRAPH))
         snprintf(why + strlen(why), WHY - strlen(why), "%sin CUDA graphs", *why ? "; " : "");
+    if (has(c, SLR_R_HOSTS) && has(c, SLR_R_TRIAL))
+        snprintf(why + strlen(why), WHY - strlen(why), "%scompared by what the program takes", *why ? "; " : "");
     if (has(c, SLR_R_HOSTS))
         snprintf(why + strlen(why), WHY - strlen(why), "%sover hosts", *why ? "; " : "");
+    if (!*why && whole)
+        snprintf(why, sizeof why, "inside of a host, of gathers of %s", whole);
     table_cell(t, "%s", *why ? why : "not compared");
 }
 
@@ -282,7 +287,7 @@ static void put_row(struct table *t, const struct report *r, struct call *c, boo
         table_cell(t, "%s", r->m->comms.at[c->comm].name);
     table_cell(t, "%s", c->way || calls ? form_count(buf[0], calls) : "-");
     table_cell(t, "%s", way_of(c));
-    put_why(t, c);
+    put_why(t, r, c);
     put_gemm(t, r, c);
     put_gain(t, c);
     if (!traced)

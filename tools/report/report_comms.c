@@ -4,10 +4,35 @@
 #include <string.h>
 #include "tools/report/report.h"
 
-static void put_decision(struct table *t, const struct member *b)
+/* Found by a duel, which one of its ranks tells of: all calls of it stay with NCCL. */
+static bool left_to_nccl(const struct report *r, const struct comm *c)
 {
-    if (b->hosts)
+    for (size_t i = 0; i < c->members.n; i++) {
+        const struct member *b = &r->m->members.at[c->members.at[i]];
+        if (b->duels.n)
+            return strcmp(b->duels.at[b->duels.n - 1].by, "ring") != 0;
+    }
+    return false;
+}
+
+const char *report_whole_of(const struct report *r, const struct comm *c)
+{
+    for (size_t i = 0; i < r->m->members.n; i++) {
+        const struct member *b = &r->m->members.at[i];
+        if (b->inside && strcmp(b->inside, c->name) == 0)
+            return r->m->comms.at[b->comm].name;
+    }
+    return NULL;
+}
+
+static void put_decision(struct table *t, const struct report *r, const struct comm *c, const struct member *b)
+{
+    if (b->hosts && left_to_nccl(r, c))
+        table_cell(t, "NCCL: measured, against the ring of each of %" PRIu64 " hosts", b->hosts);
+    else if (b->hosts)
         table_cell(t, "ring of each of %" PRIu64 " hosts", b->hosts);
+    else if (report_whole_of(r, c))
+        table_cell(t, "ring of a host, for %s", report_whole_of(r, c));
     else if (b->ring)
         table_cell(t, "ring");
     else if (b->reason && b->peer >= 0)
@@ -37,7 +62,7 @@ static void put_comm(struct table *t, const struct report *r, const struct comm 
     table_cell(t, "%s", c->name);
     table_cell(t, "%" PRIu32, c->nranks);
     table_cell(t, "%zu", c->members.n);
-    put_decision(t, b);
+    put_decision(t, r, c, b);
     table_cell(t, "%s", b->slot_bytes ? form_bytes(slot, (double)b->slot_bytes) : "-");
     table_cell(t, "%s", staging > 0 ? form_bytes(bytes, staging) : "-");
     put_phase(t, c->phases.n ? &c->phases.at[c->phases.n - 1] : NULL, c->phases.n);

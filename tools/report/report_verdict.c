@@ -11,6 +11,7 @@ struct found {
     double calls;            /* of these sites, since then */
     unsigned sites, ring;    /* measured by their own times, with calls since; of these over the ring */
     unsigned program, left;  /* sites that go by what the program takes; of which nothing was measured */
+    unsigned close;          /* communicators over hosts of which it was not certain */
     unsigned late;           /* for which a way was chosen, and no call has gone by it */
     uint64_t most;           /* calls of one of those left, or late, at most */
     const struct duel *duel; /* the latest */
@@ -44,7 +45,10 @@ static void add_member(void *ctx, const struct comm *c, const struct member *b)
         add_way(f, b, &b->ways.at[i]);
     for (size_t i = 0; i < b->duels.n; i++) {
         const struct duel *d = &b->duels.at[i];
-        if (d->ring_ms > 0 && d->nccl_ms > 0 && (!f->duel || d->ts >= f->duel->ts))
+        const bool of_hosts = d->sites == 0, close = of_hosts && strcmp(d->by, "none") == 0;
+        f->program += of_hosts && !close;
+        f->close += close;
+        if (!close && d->ring_ms > 0 && d->nccl_ms > 0 && (!f->duel || d->ts >= f->duel->ts))
             f->duel = d;
     }
 }
@@ -135,7 +139,7 @@ static void say_measured(struct report *r, const struct found *f)
 }
 
 /* Why nothing is known. */
-enum unknown { OFF, GRAPHS, AT_THE_END, FEW, UNMEASURED, UNTOLD };
+enum unknown { OFF, GRAPHS, CLOSE, AT_THE_END, FEW, UNMEASURED, UNTOLD };
 
 static enum unknown unknown_of(const struct report *r, const struct found *f)
 {
@@ -143,6 +147,7 @@ static enum unknown unknown_of(const struct report *r, const struct found *f)
                           (double)report_count_of(r, SLR_ALL_REDUCE, "graph");
     return trial_need(r) == 0                   ? OFF
            : 2 * graphs > report_moved(r)       ? GRAPHS
+           : f->close                           ? CLOSE
            : f->duel || f->late                 ? AT_THE_END
            : f->left && f->most < trial_need(r) ? FEW
            : f->left                            ? UNMEASURED
@@ -169,6 +174,8 @@ static void say_unmeasured(struct report *r, const struct found *f)
     static const char *const words[] = {
         [OFF] = "ring and NCCL were not compared, as SLIPRING_TRIALS=0 says",
         [GRAPHS] = "most calls are in CUDA graphs, where ring and NCCL are not compared",
+        [CLOSE] =
+            "over hosts and by NCCL the program takes as long, as far as that was certain, and NCCL has the calls",
         [UNMEASURED] =
             "ring and NCCL were tried, but in half of the rounds or more their times could not be measured on "
             "all ranks",
