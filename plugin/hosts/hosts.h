@@ -5,6 +5,8 @@
  *   whole    the program's communicator, of all ranks; its record has `pass` SLR_R_HOSTS
  *   inside   a communicator of slipring's own, of the ranks of one host: an ordinary one, with a ring
  *   rail     one of NCCL's, of the ranks in the same place of each host, in the order of the hosts
+ *   shadow   another one, of all ranks, for what they agree on (shadow.h): above all whether gathers go this way, or stay
+ *            with NCCL (duel.c)
  *
  * A gather of the whole is, on a host of `per` ranks that is number h of `hosts`:
  *
