@@ -4,7 +4,8 @@
 # over loopback sockets, between the hosts as inside of them; so what is measured here says nothing of time.
 #
 #   c-*       random C programs of four ranks (tests/fuzz/fuzz_plan), whose every byte is compared
-#   torch-*   PyTorch programs (frameworks/), without slipring and with it: the same losses, bit for bit
+#   torch-*   PyTorch programs (frameworks/), without slipring and with it: the same losses, bit for bit. All gathers go over
+#             hosts; *-tried: as a duel finds (48 calls and more a turn), *-now: communicators are made at once, and split
 #
 # usage: tests/gpu/hosts.sh [options]
 #   --softgpu      on the software GPU, the C programs alone: tests this script
@@ -36,6 +37,11 @@ python=(env "LD_LIBRARY_PATH=${LD_LIBRARY_PATH:-}" "${PYTHON:-python3}" -u) # wi
 open_logs
 settings=(--set hosts=on --set min_bytes=0 --set log=info)
 
+# Of the program: whether by hosts or by NCCL is tried.
+tries() { # NAME
+    [[ $1 == *-tried ]] && echo --set trials=2 --set trials_after=4 || echo --set trials=0
+}
+
 # How many calls of all ranks were counted with the reason.
 counts() { # NAME REASON
     cat /dev/null "$logs/$1".*.decisions | sed -nE "s/.* count reason=$2 n=([0-9]+).*/\1/p" | awk '{ n += $1 } END { print n + 0 }'
@@ -46,7 +52,7 @@ row() { # NAME COMMAND...
     local name=$1 rc=0 moved
     shift
     "$@" || rc=$?
-    moved=$(counts "$name" "$([[ $name == *hsdp ]] && echo ring || echo hosts)")
+    moved=$(counts "$name" "$([[ $name == *hsdp* ]] && echo ring || echo hosts)")
     printf '| %s | %s | %s | %s |\n' "$name" "$([ $rc = 0 ] && echo exact || echo "status $rc")" "$moved" "$(counts "$name" fused)" >"$logs/$name.row"
     [ $rc = 0 ] || return $rc
     [ "$moved" -gt 0 ] || { grep -hE 'hosts_off|communicator ' "$logs/$name".*.decisions | head -n 4; echo "no gather went over hosts" && return 1; }
@@ -86,12 +92,14 @@ losses() { # NAME
 
 # torch_of NAME FILE OPTION...
 torch_of() {
-    local name=$1 command=("${python[@]}" "$programs/$2" --steps "$steps" --settle 10 --one-gpu) rc=0
+    local name=$1 command=("${python[@]}" "$programs/$2" --steps "$steps" --settle 10 --one-gpu) tries
     shift 2
+    read -ra tries <<<"$(tries "$name")"
     four "$name-nccl" "${command[@]}" --json "$logs/$name-nccl" "$@" || return $?
-    row "$name" four "$name" "$slipring" run --lib "$build/libslipring.so" "${settings[@]}" --set "log_file=$logs/$name.rank%r.decisions" -- \
+    row "$name" four "$name" "$slipring" run --lib "$build/libslipring.so" "${settings[@]}" "${tries[@]}" --set "log_file=$logs/$name.rank%r.decisions" -- \
         "${command[@]}" --json "$logs/$name" "$@" || return $?
     [ "$(losses "$name")" = "$(losses "$name-nccl")" ] || { echo "WRONG: losses differ: $(losses "$name") and $(losses "$name-nccl")" && return 1; }
+    [[ $name != *-tried ]] || grep -h ' duel .*sites=0 ' "$logs/$name".*.decisions || { echo "no duel over hosts" && return 1; }
 }
 
 table() {
@@ -113,7 +121,10 @@ if [ $softgpu = 0 ]; then
     side_by_side torch-functional "$each" torch_of torch-functional functional.py --form functional
     side_by_side torch-coalesced "$each" torch_of torch-coalesced functional.py --form coalesced
     side_by_side torch-fsdp2 "$each" torch_of torch-fsdp2 fsdp2.py
+    side_by_side torch-fsdp2-tried "$each" torch_of torch-fsdp2-tried fsdp2.py
+    side_by_side torch-fsdp2-now "$each" torch_of torch-fsdp2-now fsdp2.py --non-blocking
     side_by_side torch-hsdp "$each" torch_of torch-hsdp fsdp2.py --replicas 2
+    side_by_side torch-hsdp-now "$each" torch_of torch-hsdp-now fsdp2.py --replicas 2 --non-blocking
 fi
 wait
 only="" alone table 10 table # whatever was wanted
