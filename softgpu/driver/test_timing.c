@@ -342,7 +342,7 @@ Test(timing, a_collective_crosses_link_and_network, .init = setup)
 Test(timing, without_a_network_all_crosses_links, .init = setup)
 {
     double t = four_collectives(&over_hosts, "0");
-    cr_assert(t >= 0.0395 && t < 0.075, "four of 10 ms took %f s", t);
+    cr_assert(t >= 0.0395 && t < 0.2, "four of 10 ms took %f s", t);
 }
 
 /* The last collective may come behind the last GEMM. */
