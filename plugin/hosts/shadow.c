@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "plugin/hosts/shadow.h"
 
+#include "base/settings.h"
 #include "base/wait.h"
 
 void slr_shadow_prepare(struct slr_shadow *s)
@@ -20,8 +21,10 @@ enum slr_status slr_shadow_open(struct slr_shadow *s, int ranks)
 }
 
 #define STOP_WAIT_MS 1000
+#define EXIT_WAIT_MS 3000
 
-static _Atomic int used; /* in turns that have begun */
+static _Atomic int due;  /* turns that have been taken, and are not over */
+static _Atomic int used; /* of these, those that have begun */
 static _Atomic bool stopped;
 
 bool slr_shadow_goes_on(const struct slr_shadow *s)
@@ -76,6 +79,8 @@ uint64_t slr_shadow_take(struct slr_shadow *s)
 {
     pthread_mutex_lock(&s->lock);
     const uint64_t turn = s->taken++;
+    atomic_fetch_add(&s->due, 1);
+    atomic_fetch_add(&due, 1);
     pthread_mutex_unlock(&s->lock);
     return turn;
 }
@@ -105,11 +110,20 @@ void slr_shadow_over(struct slr_shadow *s, uint64_t turn)
         s->user = 0;
         atomic_fetch_sub(&used, 1);
     }
+    atomic_fetch_sub(&s->due, 1);
+    atomic_fetch_sub(&due, 1);
     pthread_cond_broadcast(&s->changed);
     pthread_mutex_unlock(&s->lock);
 }
 
 /* ---- the end ---- */
+
+void slr_shadow_finish(const struct slr_shadow *s)
+{
+    const uint64_t deadline = slr_now_ms() + slr_get(SLR_S_AGREE_TIMEOUT);
+    while (atomic_load(&s->due) > 0 && goes_on(s, deadline))
+        slr_sleep_ms(1);
+}
 
 void slr_shadow_end(struct slr_shadow *s)
 {
@@ -121,6 +135,8 @@ void slr_shadow_end(struct slr_shadow *s)
 
 void slr_shadows_stop(void)
 {
+    for (int ms = 0; ms < EXIT_WAIT_MS && atomic_load(&due) > 0; ms++)
+        slr_sleep_ms(1);
     atomic_store(&stopped, true);
     for (int ms = 0; ms < STOP_WAIT_MS && atomic_load(&used) > 0; ms++)
         slr_sleep_ms(1);

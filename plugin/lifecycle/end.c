@@ -184,10 +184,12 @@ static void cut_off_inside(const struct slr_hosts *h)
     slr_comm_put(inside);
 }
 
-/* What waits for other hosts first: the program's other thread, in a call of the whole, may. The rail next where it is cut
- * off: what waits for it ends then. */
+/* What is asked of other hosts first: it comes to its end, as their devices wait for it; but for an abort, as the program's
+ * other thread may wait, too. The rail next where it is cut off: what waits for it ends then. */
 void slr_hosts_end(struct slr_hosts *h, bool abort)
 {
+    if (!abort)
+        slr_shadow_finish(&h->shadow);
     const bool asked = slr_hosts_duel_end(h);
     if (slr_context_enter(h->ctx) != SLR_OK)
         return;
