@@ -214,6 +214,10 @@ endforeach()
 # While they are tried: a rank that dies when it tells of its times, or stops; and one that has none.
 set(asked ${four} ${spans} --set SLIPRING_TRIALS=1 --set SLIPRING_TRIALS_AFTER=1)
 run(hosts_asked_kill 60 ${asked} PROCESSES 4 LAUNCH --end 3 kill --rank 3 SOFTGPU_FAIL=cuEventElapsedTime:1=kill PLAY fault_flight kill-asked 3)
+# One that has yet to tell when all of its gathers are over, and destroys the communicator: the others' devices wait for it.
+set(asked_slow ${two} --set SLIPRING_TRIALS=1 --set SLIPRING_TRIALS_AFTER=1
+  -- $<TARGET_FILE:call_sites> 4 --rank-env 3:SOFTGPU_FAIL=cuEventElapsedTime:1=sleep700 alone:112)
+run(hosts_asked_slow 60 ${asked_slow})
 # And one that waits for what the others have measured, as they do not call, and is aborted.
 set(asked_abort ${asked} --set SOFTGPU_QUEUE=0 --set SOFTGPU_QUEUE_LAUNCHES=0 --set SOFTGPU_NCCL_CONNECT=0 --hasnt "could not be exchanged"
   PROCESSES 4 PLAY fault_flight abort-full 1 1000)
@@ -264,3 +268,4 @@ run(hosts_mutant_none_absent 120 WITH hosts_none_absent ${caught_sh} "no log lin
 run(hosts_mutant_late_apart 120 MUTANT hosts_late_apart ${over} --set TEST_HOSTS=3 EACH forms_groups in-progress 6)
 run(hosts_mutant_known_early 120 WITH hosts_known_early ${caught_sh} "a log line matches" ${asked_abort})
 run(hosts_mutant_late_peer 120 WITH hosts_late_peer ${caught_sh} "no log line matches" ${of_stop_0})
+run(hosts_mutant_left_early 120 WITH hosts_left_early ${caught_sh} "not finished in time|exit status" ${asked_slow} ENV RANKS_SECONDS=5)
