@@ -140,10 +140,7 @@ static enum asking await(struct slr_hosts *h)
 
 bool slr_hosts_duel_end(struct slr_hosts *h)
 {
-    pthread_mutex_lock(&h->shadow.lock);
-    const bool used = h->shadow.over != h->shadow.taken;
-    pthread_mutex_unlock(&h->shadow.lock);
-    slr_shadow_end(&h->shadow);
+    const bool used = slr_shadow_end(&h->shadow);
     if (h->duel)
         await(h);
     return used;

@@ -79,17 +79,22 @@ uint64_t slr_shadow_take(struct slr_shadow *s)
 {
     pthread_mutex_lock(&s->lock);
     const uint64_t turn = s->taken++;
-    atomic_fetch_add(&s->due, 1);
     atomic_fetch_add(&due, 1);
     pthread_mutex_unlock(&s->lock);
     return turn;
 }
 
+/* Under the lock. */
+static void await_turn(struct slr_shadow *s, uint64_t turn)
+{
+    while (s->over != turn && !atomic_load(&s->ended))
+        pthread_cond_wait(&s->changed, &s->lock);
+}
+
 bool slr_shadow_begin(struct slr_shadow *s, uint64_t turn)
 {
     pthread_mutex_lock(&s->lock);
-    while (s->over != turn && !atomic_load(&s->ended))
-        pthread_cond_wait(&s->changed, &s->lock);
+    await_turn(s, turn);
     atomic_fetch_add(&used, 1); /* before it is asked */
     const bool begun = slr_shadow_goes_on(s);
     if (begun)
@@ -103,14 +108,12 @@ bool slr_shadow_begin(struct slr_shadow *s, uint64_t turn)
 void slr_shadow_over(struct slr_shadow *s, uint64_t turn)
 {
     pthread_mutex_lock(&s->lock);
-    while (s->over != turn && !atomic_load(&s->ended))
-        pthread_cond_wait(&s->changed, &s->lock);
+    await_turn(s, turn);
     s->over = turn + 1;
     if (s->user == turn + 1) {
         s->user = 0;
         atomic_fetch_sub(&used, 1);
     }
-    atomic_fetch_sub(&s->due, 1);
     atomic_fetch_sub(&due, 1);
     pthread_cond_broadcast(&s->changed);
     pthread_mutex_unlock(&s->lock);
@@ -118,19 +121,29 @@ void slr_shadow_over(struct slr_shadow *s, uint64_t turn)
 
 /* ---- the end ---- */
 
-void slr_shadow_finish(const struct slr_shadow *s)
+static bool is_idle(struct slr_shadow *s)
+{
+    pthread_mutex_lock(&s->lock);
+    const bool idle = s->over == s->taken;
+    pthread_mutex_unlock(&s->lock);
+    return idle;
+}
+
+void slr_shadow_finish(struct slr_shadow *s)
 {
     const uint64_t deadline = slr_now_ms() + slr_get(SLR_S_AGREE_TIMEOUT);
-    while (atomic_load(&s->due) > 0 && goes_on(s, deadline))
+    while (!is_idle(s) && goes_on(s, deadline))
         slr_sleep_ms(1);
 }
 
-void slr_shadow_end(struct slr_shadow *s)
+bool slr_shadow_end(struct slr_shadow *s)
 {
     pthread_mutex_lock(&s->lock);
+    const bool unfinished = s->over != s->taken || atomic_load(&s->ended);
     atomic_store(&s->ended, true);
     pthread_cond_broadcast(&s->changed);
     pthread_mutex_unlock(&s->lock);
+    return unfinished;
 }
 
 void slr_shadows_stop(void)

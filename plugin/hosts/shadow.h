@@ -28,7 +28,6 @@ struct slr_shadow {
     pthread_mutex_t lock;
     pthread_cond_t changed;
     uint64_t taken, over; /* turns */
-    _Atomic int due;      /* of these, not over */
     uint64_t user;        /* 1 + the turn in which it is used now; 0: none */
     _Atomic bool ended;   /* nobody waits any more */
 };
@@ -67,9 +66,10 @@ void slr_shadow_over(struct slr_shadow *s, uint64_t turn);
 
 /* Until all turns that have been taken are over, at most SLIPRING_AGREE_TIMEOUT: what the others have put on their devices
  * for such a turn ends only when this rank takes part. */
-void slr_shadow_finish(const struct slr_shadow *s);
+void slr_shadow_finish(struct slr_shadow *s);
 
-void slr_shadow_end(struct slr_shadow *s);
+/* Whoever waits goes on. True: a turn was not over, or has failed, and the shadow is good for nothing but an abort. */
+bool slr_shadow_end(struct slr_shadow *s);
 
 /* At the end of the process: of all, likewise, but not as long. Behind it no thread calls CUDA or NCCL for any of them. */
 void slr_shadows_stop(void);
