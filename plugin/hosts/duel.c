@@ -21,7 +21,6 @@
 #include <assert.h>
 #include <stdlib.h>
 #include "base/hash.h"
-#include "base/log.h"
 #include "base/settings.h"
 #include "base/wait.h"
 #include "plugin/comm/call.h"
@@ -154,23 +153,6 @@ void slr_hosts_duel_close(struct slr_hosts *h)
 
 /* ---- calls ---- */
 
-/* Of rank 0. No call site has a duel of its own there: it is about all of them. */
-static void say(const struct slr_comm *whole, int felt)
-{
-    const struct slr_duel *d = whole->hosts->duel;
-    const uint32_t calls = d->blocks.turns.run - SLR_DUEL_FIRST;
-    double mean[2];
-    const uint32_t rounds = slr_blocks_mean(d->ms, d->rounds, mean);
-    if (felt >= 0)
-        slr_blocks_count(0, calls, mean, felt);
-    slr_log(SLR_LOG_INFO, "duel",
-            "comm=%s crank=%d sites=%u calls=%u ring_ms=%.4f nccl_ms=%.4f rounds=%u less=%.4f by=%s", whole->name,
-            whole->rank, 0u, calls, mean[SLR_WAY_RING], mean[SLR_WAY_NCCL], rounds, d->pairs.mean,
-            felt < 0               ? "none"
-            : felt == SLR_WAY_RING ? "ring"
-                                   : "nccl");
-}
-
 /* The same on all ranks. Where it is not certain which is faster NCCL has the calls, and there will be another duel, with
  * turns twice as long, which adds up with this one. */
 static void judge(const struct slr_comm *whole)
@@ -180,7 +162,7 @@ static void judge(const struct slr_comm *whole)
     slr_blocks_add(&d->pairs, d->ms, d->rounds);
     const int felt = slr_blocks_judge(&d->pairs, again);
     if (whole->rank == 0)
-        say(whole, felt);
+        slr_blocks_tell(whole, 0, &d->blocks.turns, d->ms, &d->pairs, felt);
     d->way = felt == SLR_WAY_RING ? SLR_WAY_RING : SLR_WAY_NCCL;
     d->due = felt < 0 ? d->calls + LATER * (d->blocks.upto - d->blocks.turns.after) : UINT64_MAX;
     d->least = 2 * (d->blocks.turns.run - SLR_DUEL_FIRST);

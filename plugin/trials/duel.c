@@ -3,7 +3,6 @@
 #include "plugin/trials/trials_impl.h"
 
 #include <string.h>
-#include "base/log.h"
 #include "plugin/comm/comm.h"
 
 #define PATIENCE 512u  /* calls of the communicator that a duel waits for other sites */
@@ -76,18 +75,7 @@ void slr_duel_turns(const struct slr_comm *c, float ms[2][SLR_TRIAL_ROUNDS])
 
 void slr_duel_tell(const struct slr_comm *c, unsigned sites, const struct slr_block_pairs *pairs, int felt)
 {
-    const struct slr_trials *t = c->trials;
     float ms[2][SLR_TRIAL_ROUNDS];
-    double mean[2];
     slr_duel_turns(c, ms);
-    slr_blocks_mean(ms, t->rounds, mean);
-    const uint32_t calls = t->blocks.turns.run - SLR_DUEL_FIRST;
-    if (felt >= 0)
-        slr_blocks_count(sites, calls, mean, felt);
-    slr_log(SLR_LOG_INFO, "duel",
-            "comm=%s crank=%d sites=%u calls=%u ring_ms=%.4f nccl_ms=%.4f rounds=%u less=%.4f by=%s", c->name, c->rank,
-            sites, calls, mean[SLR_WAY_RING], mean[SLR_WAY_NCCL], pairs->n, pairs->mean,
-            felt < 0               ? "sites"
-            : felt == SLR_WAY_RING ? "ring"
-                                   : "nccl");
+    slr_blocks_tell(c, sites, &c->trials->blocks.turns, ms, pairs, felt);
 }

@@ -2,6 +2,8 @@
 #include "plugin/trials/program.h"
 
 #include "base/counters.h"
+#include "base/log.h"
+#include "plugin/comm/comm.h"
 
 bool slr_trial_record(CUevent *event, CUstream stream)
 {
@@ -74,27 +76,6 @@ void slr_blocks_slowest(float ms[2][SLR_TRIAL_ROUNDS], const float of_rank[2][SL
         }
 }
 
-uint32_t slr_blocks_mean(const float ms[2][SLR_TRIAL_ROUNDS], uint32_t rounds, double mean[2])
-{
-    uint32_t n = 0;
-    mean[SLR_WAY_RING] = mean[SLR_WAY_NCCL] = 0;
-    for (uint32_t i = 0; i < rounds; i++)
-        if (ms[SLR_WAY_RING][i] > 0 && ms[SLR_WAY_NCCL][i] > 0) {
-            n++;
-            for (int way = 0; way < 2; way++)
-                mean[way] += ((double)ms[way][i] - mean[way]) / n;
-        }
-    return n;
-}
-
-void slr_blocks_count(uint64_t sites, uint64_t calls, const double mean[2], int felt)
-{
-    atomic_fetch_add(&slr_counters.felt, sites);
-    atomic_fetch_add(&slr_counters.felt_calls, calls);
-    atomic_fetch_add(&slr_counters.felt_ns, (uint64_t)(mean[felt] * 1e6));
-    atomic_fetch_add(&slr_counters.felt_nccl_ns, (uint64_t)(mean[SLR_WAY_NCCL] * 1e6));
-}
-
 void slr_blocks_add(struct slr_block_pairs *pairs, float ms[2][SLR_TRIAL_ROUNDS], uint32_t rounds)
 {
     for (uint32_t i = 0; i < rounds; i++) {
@@ -122,4 +103,38 @@ int slr_blocks_judge(const struct slr_block_pairs *pairs, bool again)
         (pairs->mean < RESOLUTION && pairs->mean > -RESOLUTION))
         return -1;
     return pairs->mean > 0 ? SLR_WAY_RING : SLR_WAY_NCCL;
+}
+
+/* By way, of the rounds of which both are known; 0: there are none. */
+static void mean_of(const float ms[2][SLR_TRIAL_ROUNDS], uint32_t rounds, double mean[2])
+{
+    uint32_t n = 0;
+    mean[SLR_WAY_RING] = mean[SLR_WAY_NCCL] = 0;
+    for (uint32_t i = 0; i < rounds; i++)
+        if (ms[SLR_WAY_RING][i] > 0 && ms[SLR_WAY_NCCL][i] > 0) {
+            n++;
+            for (int way = 0; way < 2; way++)
+                mean[way] += ((double)ms[way][i] - mean[way]) / n;
+        }
+}
+
+void slr_blocks_tell(const struct slr_comm *c, unsigned sites, const struct slr_turns *turns,
+                     const float ms[2][SLR_TRIAL_ROUNDS], const struct slr_block_pairs *pairs, int felt)
+{
+    const uint32_t calls = turns->run - SLR_DUEL_FIRST;
+    double mean[2];
+    mean_of(ms, turns->rounds, mean);
+    if (felt >= 0) {
+        atomic_fetch_add(&slr_counters.felt, sites);
+        atomic_fetch_add(&slr_counters.felt_calls, calls);
+        atomic_fetch_add(&slr_counters.felt_ns, (uint64_t)(mean[felt] * 1e6));
+        atomic_fetch_add(&slr_counters.felt_nccl_ns, (uint64_t)(mean[SLR_WAY_NCCL] * 1e6));
+    }
+    slr_log(SLR_LOG_INFO, "duel",
+            "comm=%s crank=%d sites=%u calls=%u ring_ms=%.4f nccl_ms=%.4f rounds=%u less=%.4f by=%s", c->name, c->rank,
+            sites, calls, mean[SLR_WAY_RING], mean[SLR_WAY_NCCL], pairs->n, pairs->mean,
+            felt == SLR_WAY_RING   ? "ring"
+            : felt == SLR_WAY_NCCL ? "nccl"
+            : sites                ? "sites"
+                                   : "none");
 }

@@ -14,6 +14,8 @@
 #include "base/real.h"
 #include "plugin/trials/ways.h"
 
+struct slr_comm;
+
 /* Makes the event where there is none yet. False: it could not be recorded. */
 bool slr_trial_record(CUevent *event, CUstream stream);
 void slr_trial_drop(CUevent *event); /* NULL: nothing */
@@ -49,12 +51,6 @@ void slr_blocks_close(struct slr_blocks *b);
 void slr_blocks_slowest(float ms[2][SLR_TRIAL_ROUNDS], const float of_rank[2][SLR_TRIAL_ROUNDS], uint32_t rounds,
                         bool first);
 
-/* By way, of the rounds of which both are known, and counts them; 0: there are none. */
-uint32_t slr_blocks_mean(const float ms[2][SLR_TRIAL_ROUNDS], uint32_t rounds, double mean[2]);
-
-/* For the line at the end of the job: `felt` has been chosen for so many sites; 0: for all of a communicator. Calls of a turn. */
-void slr_blocks_count(uint64_t sites, uint64_t calls, const double mean[2], int felt);
-
 /* How much less a turn took over the ring than by NCCL, as part of the mean of both, so that one that was held up
  * counts alike on either side: of so many rounds, mean and sum of the squared deviations. */
 struct slr_block_pairs {
@@ -68,5 +64,10 @@ void slr_blocks_add(struct slr_block_pairs *pairs, float ms[2][SLR_TRIAL_ROUNDS]
 /* Which way the program is faster, SLR_WAY_RING or SLR_WAY_NCCL; -1: that is not certain. `again`: it was not
  * before. */
 int slr_blocks_judge(const struct slr_block_pairs *pairs, bool again);
+
+/* Line `duel` of the log, and counts it for the one at the end of the job. Of so many sites, 0: of all calls of a communicator
+ * over hosts; `ms`: of the slowest rank; `felt`: what slr_blocks_judge() has said of `pairs`. */
+void slr_blocks_tell(const struct slr_comm *c, unsigned sites, const struct slr_turns *turns,
+                     const float ms[2][SLR_TRIAL_ROUNDS], const struct slr_block_pairs *pairs, int felt);
 
 #endif
