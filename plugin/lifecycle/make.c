@@ -71,15 +71,19 @@ static bool inherits(const ncclConfig_t *config, const struct slr_comm *parent)
 }
 
 /* Split or shrunk from another: that says whether the call waits, and tells of it. */
+static void told_by_parent(struct slr_init *init, const struct slr_comm *parent)
+{
+    init->later = init->quiet = parent->nonblocking;
+    init->making.parent = parent->nonblocking ? parent->nccl : NULL;
+}
+
 static struct slr_init *init_derived(const struct slr_key *key, ncclComm_t *out, const struct slr_comm *parent,
                                      const ncclConfig_t *config)
 {
     struct slr_init *init = init_new(key, out, -1, -1);
     if (!init)
         return NULL;
-    init->later = parent->nonblocking;
-    init->quiet = parent->nonblocking;
-    init->making.parent = parent->nonblocking ? parent->nccl : NULL;
+    told_by_parent(init, parent);
     init->nonblocking = inherits(config, parent);
     return init;
 }
@@ -90,8 +94,8 @@ static struct slr_init *init_none(ncclComm_t *out, const struct slr_comm *parent
     struct slr_init *init = calloc(1, sizeof *init);
     if (!init)
         return NULL;
-    *init = (struct slr_init){.out = out, .later = parent->nonblocking, .quiet = parent->nonblocking};
-    init->making.parent = parent->nonblocking ? parent->nccl : NULL;
+    init->out = out;
+    told_by_parent(init, parent);
     return init;
 }
 

@@ -402,15 +402,18 @@ static void start(struct part *p, bool alone)
 /* False: there is nothing to be agreed on, or this rank can not, and the others will find it absent. */
 static bool begin(struct part *p, struct slr_init *init)
 {
-    CUdevice device = init->device;
+    CUdevice device;
     p->init = init;
     p->hosts = slr_hosts_new();
     if (!p->hosts)
         return false;
-    if (init->split.parent)
-        return p->ctx = init->split.parent->hosts->ctx, true;
+    if (init->split.parent) {
+        p->ctx = init->split.parent->hosts->ctx;
+        return true;
+    }
     /* Retained until the process ends, as NCCL has it. */
-    if (slr_real.cuDevicePrimaryCtxRetain(&p->ctx, device) == CUDA_SUCCESS)
+    if (slr_real.cuDeviceGet(&device, init->device) == CUDA_SUCCESS &&
+        slr_real.cuDevicePrimaryCtxRetain(&p->ctx, device) == CUDA_SUCCESS)
         return true;
     slr_hosts_put(p->hosts);
     return false;
