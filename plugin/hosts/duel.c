@@ -31,7 +31,6 @@
 #include "plugin/util/process.h"
 
 enum {
-    ENOUGH = 4,       /* times SLIPRING_TRIALS_AFTER: in so many calls an iteration shows, unless it is long */
     LEAST_CALLS = 48, /* measured of a turn */
     SLACK = 64,       /* calls from the last turn's end to the answer */
     LATER = 4         /* times a duel's calls, until the next one */
@@ -186,9 +185,7 @@ static bool learn(const struct slr_comm *whole)
 
 static bool may_begin(const struct slr_duel *d, uint64_t number)
 {
-    const uint64_t enough = ENOUGH * slr_get(SLR_S_TRIALS_AFTER);
-    return number >= d->due && number >= enough &&
-           (number >= SLR_TRIAL_LATEST_CALLS || slr_trial_calls_period(&d->seen, (uint32_t)enough));
+    return number >= d->due && slr_trial_calls_enough(&d->seen, number, SLR_TRIAL_ENOUGH * slr_get(SLR_S_TRIALS_AFTER));
 }
 
 static void begin(struct slr_duel *d, uint64_t number)
@@ -213,9 +210,16 @@ static void look(const struct slr_call *call, uint64_t number)
         begin_asking(call->comm);
 }
 
+static enum slr_reason as_before(const struct slr_duel *d)
+{
+    return d->way == SLR_WAY_RING ? SLR_R_HOSTS : SLR_R_MEASURED;
+}
+
 enum slr_reason slr_hosts_way(const struct slr_call *call)
 {
     struct slr_duel *d = call->comm->hosts->duel;
+    if (d->due == UINT64_MAX && !d->holds)
+        return as_before(d);
     const uint64_t number = d->calls++;
     int way;
     uint32_t round;
@@ -229,5 +233,5 @@ enum slr_reason slr_hosts_way(const struct slr_call *call)
         look(call, number);
     if (d->holds && slr_way_of_call(number, &d->blocks.turns, &way, &round, &measured))
         return way == SLR_WAY_RING ? SLR_R_HOSTS : SLR_R_TRIAL;
-    return d->way == SLR_WAY_RING ? SLR_R_HOSTS : SLR_R_MEASURED;
+    return as_before(d);
 }

@@ -13,7 +13,6 @@ enum {
     COMMON = 4,    /* if they are at least one of so many: of a rare one trials would miss some ways */
     RARER = 16,    /* each time it takes twice as many, until then. A time has up to two stages */
     GROUPED = 8,   /* calls that were all in groups: nothing of theirs will be measured */
-    ENOUGH = 4,    /* times the first calls, in which an iteration shows, unless it is long */
     NONE = -1,     /* a way: no call of the site has been measured */
 };
 #define DOUBT 0.01 /* by which what the program takes speaks against a choice */
@@ -303,14 +302,14 @@ static bool is_open(const struct slr_trials *t, uint32_t site)
 static bool is_due(const struct slr_trials *t, uint32_t site)
 {
     const struct slr_trial_site *s = &t->site[site];
-    const uint64_t calls = t->agreed.calls - s->born, enough = (uint64_t)ENOUGH * t->after;
+    const uint64_t calls = t->agreed.calls - s->born, enough = (uint64_t)SLR_TRIAL_ENOUGH * t->after;
     const uint64_t longest = enough > s->duel_calls ? enough : s->duel_calls;
     if (s->duel_end)
         return t->agreed.calls >= s->duel_end + (longest << ((s->program == SLR_PROGRAM_DOUBTS ? 0 : 2) +
                                                              (s->again / 2 < RARER ? s->again / 2 : RARER)));
     if (!slr_trials_is_grouped(s)) /* it has times of its own as well */
         return calls >= t->after;
-    return calls >= enough && (calls >= SLR_TRIAL_LATEST_CALLS || slr_trial_calls_period(&t->calls, (uint32_t)enough));
+    return slr_trial_calls_enough(&t->calls, calls, enough);
 }
 
 static enum due begin_duel(struct slr_trials *t, uint32_t site, struct slr_trial_choice *choice)

@@ -67,3 +67,8 @@ uint32_t slr_trial_calls_period(const struct slr_trial_calls *of, uint32_t least
             return period;
     return 0;
 }
+
+bool slr_trial_calls_enough(const struct slr_trial_calls *of, uint64_t calls, uint64_t enough)
+{
+    return calls >= enough && (calls >= SLR_TRIAL_LATEST_CALLS || slr_trial_calls_period(of, (uint32_t)enough));
+}

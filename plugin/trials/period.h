@@ -33,10 +33,15 @@ uint32_t slr_trial_gemms_period(const struct slr_trial_gemms *g);
 /* None came with the latest SLR_TRIAL_PERIOD calls. */
 bool slr_trial_gemms_none(const struct slr_trial_gemms *g);
 
+#define SLR_TRIAL_ENOUGH 4u /* times SLIPRING_TRIALS_AFTER: in so many calls an iteration shows, unless it is long */
+
 void slr_trial_calls_add(struct slr_trial_calls *of, uint64_t call);
 
 /* The smallest period that half of the calls that are kept have, and `least` at least, and that has come three times.
  * So one of layers, which is shorter, is not taken for the iteration's once there have been some. 0: none. */
 uint32_t slr_trial_calls_period(const struct slr_trial_calls *of, uint32_t least);
+
+/* Of `calls` so far: there are enough, and an iteration is known from as many, or will not be. */
+bool slr_trial_calls_enough(const struct slr_trial_calls *of, uint64_t calls, uint64_t enough);
 
 #endif
