@@ -7,7 +7,11 @@
 #   torch-*   PyTorch programs (frameworks/), without slipring and with it: the same losses, bit for bit. All gathers go over
 #             hosts; *-tried: as a duel finds (48 calls and more a turn), *-now: communicators are made at once, and split
 #
+# With --spread each rank has a GPU of its own, and NCCL talks over sockets between the hosts only. Then there is a table
+# of times as well (time-*, no promise for real networks): of sockets, and of hosts whose network is NVLink.
+#
 # usage: tests/gpu/hosts.sh [options]
+#   --spread       four GPUs, one for each rank
 #   --softgpu      on the software GPU, the C programs alone: tests this script
 #   --build DIR    use this build as it is instead of building in build-gpu
 #   --steps N      of each PyTorch program [40]
@@ -22,10 +26,11 @@
 set -euo pipefail
 . "$(dirname "$0")/steps.sh"
 
-steps=40 each=120 seconds=60 one_gpu=1 jobs=2
+steps=40 each=120 seconds=60 one_gpu=1 jobs=2 spread=0
 while [ $# -gt 0 ]; do
     case $1 in
     --softgpu) softgpu=1 ;;
+    --spread) spread=1 one_gpu=0 ;;
     --build | --steps | --seconds | --only | --jobs | --each | --limit | --out) need_value "$1" "$@" && declare "${1#--}=$2" && shift ;;
     -h | --help) usage && exit 0 ;;
     *) bad_usage "unknown option $1; see --help" ;;
@@ -74,10 +79,11 @@ c_programs() {
 
 # four NAME COMMAND...: the four ranks; the status of the first one that fails.
 four() {
-    local name=$1 rank rc=0 pids=() port=$((20000 + RANDOM % 20000))
+    local name=$1 rank rc=0 pids=() port=$((20000 + RANDOM % 20000)) apart=()
     shift
     for rank in 0 1 2 3; do
-        bounded env RANK=$rank WORLD_SIZE=4 LOCAL_RANK=$rank LOCAL_WORLD_SIZE=4 MASTER_ADDR=127.0.0.1 MASTER_PORT=$port \
+        [ $spread = 0 ] || apart=(NCCL_HOSTID=host$((rank / 2)) NCCL_NET=Socket NCCL_SOCKET_IFNAME=lo)
+        bounded env "${apart[@]}" RANK=$rank WORLD_SIZE=4 LOCAL_RANK=$rank LOCAL_WORLD_SIZE=4 MASTER_ADDR=127.0.0.1 MASTER_PORT=$port \
             SLIPRING_HOST=host$((rank / 2)) "$@" >"$logs/$name.rank$rank.out" 2>&1 &
         pids+=($!)
     done
@@ -92,7 +98,7 @@ losses() { # NAME
 
 # torch_of NAME FILE OPTION...
 torch_of() {
-    local name=$1 command=("${python[@]}" "$programs/$2" --steps "$steps" --settle 10 --one-gpu) tries
+    local name=$1 command=("${python[@]}" "$programs/$2" --steps "$steps" --settle 10 "${device_option[@]}") tries
     shift 2
     read -ra tries <<<"$(tries "$name")"
     four "$name-nccl" "${command[@]}" --json "$logs/$name-nccl" "$@" || return $?
@@ -100,6 +106,34 @@ torch_of() {
         "${command[@]}" --json "$logs/$name" "$@" || return $?
     [ "$(losses "$name")" = "$(losses "$name-nccl")" ] || { echo "WRONG: losses differ: $(losses "$name") and $(losses "$name-nccl")" && return 1; }
     [[ $name != *-tried ]] || grep -h ' duel .*sites=0 ' "$logs/$name".*.decisions || { echo "no duel over hosts" && return 1; }
+}
+
+# timed NAME NETWORK ag_gemm-option...: the gather alone, and with its GEMM, by NCCL and over hosts, in turn. Of three rounds the
+# median; each figure is the worst rank's.
+timed() {
+    local name=$1 network=$2 round side under
+    shift 2
+    for round in 1 2 3; do
+        for side in nccl whole fused; do
+            under=()
+            [ $side = nccl ] || under=("$slipring" run --lib "$build/libslipring.so" "${settings[@]}" --set trials=0
+                --set fuse="$([ $side = fused ] && echo on || echo off)" --set "log_file=$logs/$name.$side.rank%r.decisions" --)
+            four "$name.$side" "${plain[@]}" env ${network:+"NCCL_HOSTID=$network"} "${under[@]}" "$build/bench/ag_gemm" --id-file "$logs/$name.$side.$round.id" \
+                --dtype bf16 --check sample --check-rounds 1 --poison --json "$logs/$name.$side.$round.json" "$@" || return $?
+        done
+    done
+    "${python[@]}" - "$logs/$name" "$*" >"$logs/$name.table" <<'EOF'
+import json, statistics, sys
+
+print(f"ag_gemm {sys.argv[2]}; ms\n\n| {sys.argv[1].split('time-')[-1]} | gather | NCCL / this | with GEMM | NCCL / this |\n| --- | --- | --- | --- | --- |")
+found = {}
+for side in ("nccl", "whole", "fused"):
+    of = [json.load(open(f"{sys.argv[1]}.{side}.{n}.json"))["worst"] for n in (1, 2, 3)]
+    found[side] = [statistics.median(one[what]["gpu_ms"] for one in of) for what in ("gather", "whole")]
+    row = [f"{value:.3f} | {base / value:.3f}" for base, value in zip(found["nccl"], found[side])]
+    print(f"| {side} | {' | '.join(row)} |")
+EOF
+    grep -hq ' count reason=hosts ' "$logs/$name".fused.*.decisions || { echo "no gather went over hosts" && return 1; }
 }
 
 table() {
@@ -112,6 +146,9 @@ table() {
 
 find_device
 two_gpus_or_one
+[ $spread = 0 ] || [ $softgpu = 1 ] || [ "$(cuda_device_count)" -ge 4 ] || die "--spread takes four GPUs"
+device_option=()
+[ $one_gpu = 0 ] || device_option=(--one-gpu)
 find_build
 say "$device; logs in $out"
 find_fuzz_plan
@@ -125,6 +162,12 @@ if [ $softgpu = 0 ]; then
     side_by_side torch-fsdp2-now "$each" torch_of torch-fsdp2-now fsdp2.py --non-blocking
     side_by_side torch-hsdp "$each" torch_of torch-hsdp fsdp2.py --replicas 2
     side_by_side torch-hsdp-now "$each" torch_of torch-hsdp-now fsdp2.py --replicas 2 --non-blocking
+fi
+if [ $spread = 1 ]; then
+    few=(--m 131072 --n 4096 --k 8192) many=(--m 8192 --n 32768 --k 16384)
+    [ $softgpu = 0 ] || few=(--m 256 --n 256 --k 256) many=(--m 256 --n 512 --k 256)
+    alone time-sockets 200 timed time-sockets "" --iters 5 "${few[@]}"
+    alone time-links 100 timed time-links one "${many[@]}"
 fi
 wait
 only="" alone table 10 table # whatever was wanted

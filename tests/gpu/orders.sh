@@ -3,7 +3,7 @@
 # Random programs on two ranks: whatever the order in which they do things, every value is compared.
 #
 #   torch-*  random PyTorch programs (torch_programs.py), in each mode
-#   jax-*    random JAX programs (jax_programs.py), with and without command buffers, cublasLt and cublas
+#   jax-*    random JAX programs (jax_programs.py), with and without command buffers, cublasLt and cublas, with each allocator
 #   c-*      random C programs (tests/fuzz/fuzz_plan), one seed after the other, of two to four ranks
 #
 # usage: tests/gpu/orders.sh [options]
@@ -77,6 +77,8 @@ torch_steps() {
 buffers=--xla_gpu_enable_command_buffer=FUSION,CUBLAS,CUBLASLT,CUSTOM_CALL,COLLECTIVES
 jax_steps() {
     mode jax-default jax_programs.py "${all[@]}" --
+    mode jax-platform jax_programs.py "${all[@]}" XLA_PYTHON_CLIENT_ALLOCATOR=platform --
+    mode jax-async jax_programs.py "${all[@]}" XLA_PYTHON_CLIENT_ALLOCATOR=cuda_async --
     mode jax-buffers jax_programs.py "${all[@]}" "XLA_FLAGS=$buffers --xla_gpu_graph_min_graph_size=1" --
     mode jax-cublas jax_programs.py "${all[@]}" "XLA_FLAGS=--xla_gpu_enable_cublaslt=false --xla_gpu_enable_triton_gemm=false --xla_gpu_autotune_level=0" --
 }
