@@ -183,7 +183,7 @@ static bool open_descriptors(struct import *m, const struct slr_pieces *pieces)
     }
     const bool mapped = n == pieces->count && slr_virtual_map(&own, memory, n, &m->base) == CUDA_SUCCESS;
     for (unsigned i = 0; i < n; i++)
-        slr_cu_status(slr_real.cuMemRelease(memory[i].memory), "cuMemRelease");
+        slr_virtual_release(memory[i].memory);
     return mapped;
 }
 

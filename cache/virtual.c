@@ -18,7 +18,7 @@ bool slr_virtual_supported(void)
 
 #define LOOK_TRIES 10 /* a millisecond apart */
 
-/* The program's calls are its readers, a look is its writer. */
+/* What ends an allocation, the program's or slipring's, is its reader, a look is its writer. */
 static pthread_rwlock_t books = PTHREAD_RWLOCK_INITIALIZER;
 
 static bool begin_look(void)
@@ -49,13 +49,13 @@ void slr_retain_end(CUmemGenericAllocationHandle memory)
 }
 
 /* A child after fork may have the lock of a thread that is not there. */
-void slr_retain_program_begin(void)
+void slr_retain_shut(void)
 {
     if (slr_block_usable())
         pthread_rwlock_rdlock(&books);
 }
 
-void slr_retain_program_end(void)
+void slr_retain_open(void)
 {
     if (slr_block_usable())
         pthread_rwlock_unlock(&books);
@@ -63,12 +63,25 @@ void slr_retain_program_end(void)
 
 /* ---- slipring's own ---- */
 
-static CUmemAllocationProp prop_of(CUdevice device, bool shared)
+static CUmemAllocationProp prop_of(CUdevice device)
 {
     return (CUmemAllocationProp){.type = CU_MEM_ALLOCATION_TYPE_PINNED,
-                                 .requestedHandleTypes =
-                                     shared ? CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR : CU_MEM_HANDLE_TYPE_NONE,
                                  .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = device}};
+}
+
+static enum slr_status unmap(CUdeviceptr base, size_t bytes)
+{
+    slr_retain_shut();
+    const enum slr_status s = slr_cu_status(slr_real.cuMemUnmap(base, bytes), "cuMemUnmap");
+    slr_retain_open();
+    return s;
+}
+
+void slr_virtual_release(CUmemGenericAllocationHandle memory)
+{
+    slr_retain_shut();
+    slr_cu_status(slr_real.cuMemRelease(memory), "cuMemRelease");
+    slr_retain_open();
 }
 
 static bool has_virtual_memory(CUdevice device)
@@ -85,7 +98,7 @@ size_t slr_virtual_granularity(const struct slr_virtual_devices *devices)
     if (!slr_virtual_supported() || !slr_real.cuMemCreate || !slr_real.cuMemGetAllocationGranularity)
         return 0;
     for (unsigned i = 0; i < devices->count; i++) {
-        const CUmemAllocationProp prop = prop_of(devices->device[i], false);
+        const CUmemAllocationProp prop = prop_of(devices->device[i]);
         size_t one = 0;
         if (!has_virtual_memory(devices->device[i]) ||
             slr_real.cuMemGetAllocationGranularity(&one, &prop, CU_MEM_ALLOC_GRANULARITY_MINIMUM) != CUDA_SUCCESS)
@@ -122,16 +135,16 @@ CUresult slr_virtual_map(const struct slr_virtual_devices *devices, const struct
     if (r == CUDA_SUCCESS)
         r = give_access(devices, *base, bytes);
     if (r != CUDA_SUCCESS && mapped)
-        slr_cu_status(slr_real.cuMemUnmap(*base, mapped), "cuMemUnmap");
+        unmap(*base, mapped);
     if (r != CUDA_SUCCESS)
         slr_cu_status(slr_real.cuMemAddressFree(*base, bytes), "cuMemAddressFree");
     return r;
 }
 
 /* Memory that is mapped is kept by its mapping; the handle goes at once. */
-CUresult slr_virtual_make(const struct slr_virtual_devices *devices, size_t bytes, bool shared, CUdeviceptr *out)
+CUresult slr_virtual_make(const struct slr_virtual_devices *devices, size_t bytes, CUdeviceptr *out)
 {
-    const CUmemAllocationProp prop = prop_of(devices->on, shared);
+    const CUmemAllocationProp prop = prop_of(devices->on);
     struct slr_virtual_piece all = {.bytes = bytes};
     *out = 0;
     CUresult r = slr_real.cuMemCreate(&all.memory, bytes, &prop, 0);
@@ -139,7 +152,7 @@ CUresult slr_virtual_make(const struct slr_virtual_devices *devices, size_t byte
         return r;
     CUdeviceptr base = 0;
     r = slr_virtual_map(devices, &all, 1, &base);
-    slr_cu_status(slr_real.cuMemRelease(all.memory), "cuMemRelease");
+    slr_virtual_release(all.memory);
     if (r == CUDA_SUCCESS)
         *out = base;
     return r;
@@ -147,7 +160,7 @@ CUresult slr_virtual_make(const struct slr_virtual_devices *devices, size_t byte
 
 bool slr_virtual_free(CUdeviceptr base, size_t bytes)
 {
-    if (!base || slr_cu_status(slr_real.cuMemUnmap(base, bytes), "cuMemUnmap") != SLR_OK)
+    if (!base || unmap(base, bytes) != SLR_OK)
         return false;
     slr_cu_status(slr_real.cuMemAddressFree(base, bytes), "cuMemAddressFree");
     return true;

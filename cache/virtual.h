@@ -21,9 +21,8 @@ struct slr_virtual_devices {
 /* Bytes in which these devices can share memory; 0: they can not. */
 size_t slr_virtual_granularity(const struct slr_virtual_devices *devices);
 
-/* `bytes`: a multiple of the granularity. `shared`: other processes can be given it, by a file
- * descriptor. *out is 0 on failure. */
-CUresult slr_virtual_make(const struct slr_virtual_devices *devices, size_t bytes, bool shared, CUdeviceptr *out);
+/* `bytes`: a multiple of the granularity. *out is 0 on failure. */
+CUresult slr_virtual_make(const struct slr_virtual_devices *devices, size_t bytes, CUdeviceptr *out);
 
 /* The same of memory that there is, which the mapping keeps: also another process's; one piece behind the other. */
 struct slr_virtual_piece {
@@ -36,6 +35,9 @@ CUresult slr_virtual_map(const struct slr_virtual_devices *devices, const struct
 /* Unmaps it, and gives the address back. The caller knows that nothing uses it. False: it stays mapped. */
 bool slr_virtual_free(CUdeviceptr base, size_t bytes);
 
+/* A handle that has been mapped, or is not going to be. */
+void slr_virtual_release(CUmemGenericAllocationHandle memory);
+
 /* ---- a look at the program's ----
  *
  * Between cuMemRetainAllocationHandle and cuMemRelease the program may unmap or release the same
@@ -44,22 +46,24 @@ bool slr_virtual_free(CUdeviceptr base, size_t bytes);
  *
  *   slipring's look       slr_retain .. slr_retain_end         one at a time, and not beside
  *   the program's end     cuMemUnmap, cuMemRelease (hooked)    any number at a time
+ *   the end of its own    slr_virtual_free, _release           likewise: where the program's memory was that is looked for,
+ *                                                              what slipring has mapped for a peer may lie by then
  *
  * The program waits for a look, which waits for no device: at most about a millisecond. A look
  * tries for a few milliseconds, and is put off then, as the program may wait for its device. */
 enum slr_retain_result {
     SLR_RETAINED,
     SLR_RETAIN_REFUSED, /* no memory of cuMemCreate is mapped there */
-    SLR_RETAIN_LATER    /* the program is unmapping or releasing something now */
+    SLR_RETAIN_LATER    /* something is being unmapped or released now */
 };
 
 /* SLR_RETAINED: *memory is the caller's until slr_retain_end, on the same thread and soon. */
 enum slr_retain_result slr_retain(CUdeviceptr p, CUmemGenericAllocationHandle *memory);
 void slr_retain_end(CUmemGenericAllocationHandle memory);
 
-/* Around the driver's cuMemUnmap and cuMemRelease as the program calls them, or what retains and
- * releases in its name; they nest. */
-void slr_retain_program_begin(void);
-void slr_retain_program_end(void);
+/* Around each cuMemUnmap and cuMemRelease but slr_retain_end's, or what retains and releases in the program's name; they
+ * nest. */
+void slr_retain_shut(void);
+void slr_retain_open(void);
 
 #endif

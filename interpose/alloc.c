@@ -62,18 +62,18 @@ static CUresult hook_cuMemFreeAsync_ptsz(CUdeviceptr p, CUstream stream)
 static CUresult hook_cuMemUnmap(CUdeviceptr p, size_t bytes)
 {
     slr_external_unmap_begin(p, bytes);
-    slr_retain_program_begin();
+    slr_retain_shut();
     CUresult r = SLR_FOUND(cuMemUnmap)(p, bytes);
-    slr_retain_program_end();
+    slr_retain_open();
     slr_external_unmap_end(p, bytes);
     return r;
 }
 
 static CUresult hook_cuMemRelease(CUmemGenericAllocationHandle memory)
 {
-    slr_retain_program_begin();
+    slr_retain_shut();
     CUresult r = SLR_FOUND(cuMemRelease)(memory);
-    slr_retain_program_end();
+    slr_retain_open();
     return r;
 }
 

@@ -43,7 +43,7 @@ static bool make(struct slr_stood_in *s, const struct slr_comm *c)
 {
     const struct slr_virtual_devices there = {.on = device_of(c, s->peer), .count = 1, .device = &c->shared.device};
     s->bytes = there.on >= 0 ? slr_virtual_granularity(&there) : 0;
-    return s->bytes && slr_virtual_make(&there, s->bytes, false, &s->base) == CUDA_SUCCESS;
+    return s->bytes && slr_virtual_make(&there, s->bytes, &s->base) == CUDA_SUCCESS;
 }
 
 /* One use more of what this rank has mapped already. */

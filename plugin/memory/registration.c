@@ -365,9 +365,9 @@ ncclResult_t slr_mem_free(void *p)
     slr_guard++;
     struct slr_place place = slr_process_off() ? (struct slr_place){0} : slr_block_find((CUdeviceptr)(uintptr_t)p);
     slr_external_unmap_begin(place.base, place.size);
-    slr_retain_program_begin();
+    slr_retain_shut();
     ncclResult_t r = slr_real.ncclMemFree(p);
-    slr_retain_program_end();
+    slr_retain_open();
     slr_external_unmap_end(place.base, place.size);
     slr_guard--;
     return r;

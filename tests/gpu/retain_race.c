@@ -5,8 +5,11 @@
  *   usage: retain_race [seconds per trial]
  *
  * Each trial is a process of its own, with four owners that map and unmap and four lookers beside them, with and
- * without a lock around a look and around an end. Prints a line for each. Exit status 0 when the locked trials survive.
- * Driver 580.159.04, H200: every trial without a lock ends by SIGSEGV or SIGABRT within three seconds, none with one.
+ * without a lock around a look and around an end. In some the owner does more, with and without the lock: it retains its
+ * memory by its address as well, as XLA and NCCL do before they unmap it, maps it a second time, or exports it. Prints a
+ * line for each. Exit status 0 when the locked trials survive.
+ * Driver 580.159.04, H200: every trial without a lock ends by SIGSEGV or SIGABRT within three seconds, none with one,
+ * whether that is around what the owner does besides or not.
  */
 #include <pthread.h>
 #include <stdatomic.h>
@@ -37,9 +40,16 @@ enum look { LOOK_ADDRESS, LOOK_RETAIN, LOOK_PROPERTIES, LOOK_EXPORT, LOOKS };
 static const char *const look_names[] = {"address queries", "retain, release", "retain, properties, release",
                                          "retain, export, release"};
 
+/* What an owner does besides. */
+enum also { ALSO_NOTHING, ALSO_RETAIN, ALSO_MAP, ALSO_EXPORT, ALSOS };
+static const char *const also_names[] = {"", "; the owner retains it", "; the owner maps it twice",
+                                         "; the owner exports it"};
+
 static const size_t bytes = (size_t)2 << 20;
 static enum look how;
-static bool locked;
+static enum also also;
+static bool locked;      /* looks and ends */
+static bool also_locked; /* and what the owner does besides */
 static CUcontext context;
 static _Atomic(CUdeviceptr) mapped[PAIRS];
 static _Atomic bool stop;
@@ -96,6 +106,31 @@ static void *looker(void *arg)
     return NULL;
 }
 
+/* Of what its owner does beside a look. */
+static void do_also(CUmemGenericAllocationHandle memory, CUdeviceptr p, CUdeviceptr second)
+{
+    CUmemGenericAllocationHandle mine;
+    int fd = -1;
+    if (also_locked)
+        lock();
+    if (also == ALSO_RETAIN)
+        CHECK(cu.cuMemRetainAllocationHandle(&mine, (void *)(uintptr_t)p));
+    if (also == ALSO_MAP)
+        CHECK(cu.cuMemMap(second, bytes, 0, memory, 0));
+    if (also == ALSO_EXPORT)
+        CHECK(cu.cuMemExportToShareableHandle(&fd, memory, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
+    if (also_locked)
+        unlock();
+    if (fd >= 0)
+        close(fd);
+    lock();
+    if (also == ALSO_RETAIN)
+        CHECK(cu.cuMemRelease(mine));
+    if (also == ALSO_MAP)
+        CHECK(cu.cuMemUnmap(second, bytes));
+    unlock();
+}
+
 static void *owner(void *arg)
 {
     _Atomic(CUdeviceptr) *at = arg;
@@ -105,15 +140,19 @@ static void *owner(void *arg)
                                 .requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR};
     CUmemAccessDesc access = {.location = here, .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
     CUmemGenericAllocationHandle memory;
-    CUdeviceptr p;
+    CUdeviceptr p, second;
     CHECK(cu.cuCtxSetCurrent(context));
     CHECK(cu.cuMemAddressReserve(&p, bytes, 0, 0, 0));
+    CHECK(cu.cuMemAddressReserve(&second, bytes, 0, 0, 0));
     while (!stop) {
         CHECK(cu.cuMemCreate(&memory, bytes, &prop, 0));
         CHECK(cu.cuMemMap(p, bytes, 0, memory, 0));
         CHECK(cu.cuMemSetAccess(p, bytes, &access, 1));
         *at = p;
-        usleep((useconds_t)(rand() % 200));
+        if (also == ALSO_NOTHING)
+            usleep((useconds_t)(rand() % 200));
+        for (int i = rand() % 20; also != ALSO_NOTHING && i >= 0; i--)
+            do_also(memory, p, second);
         lock();
         CHECK(cu.cuMemUnmap(p, bytes));
         CHECK(cu.cuMemRelease(memory));
@@ -149,10 +188,13 @@ static int trial(unsigned seconds)
         _exit(0);
     }
     waitpid(child, &status, 0);
-    if (WIFSIGNALED(status))
-        printf("%s, %s: killed by signal %d\n", look_names[how], locked ? "locked" : "at once", WTERMSIG(status));
-    else
-        printf("%s, %s: exit status %d\n", look_names[how], locked ? "locked" : "at once", WEXITSTATUS(status));
+    printf("%s%s, %s: %s %d\n", look_names[how], also_names[also],
+           !locked                ? "at once"
+           : also == ALSO_NOTHING ? "locked"
+           : also_locked          ? "all locked"
+                                  : "ends locked",
+           WIFSIGNALED(status) ? "killed by signal" : "exit status",
+           WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status));
     return status;
 }
 
@@ -165,6 +207,12 @@ int main(int argc, char **argv)
         for (int l = 0; l < 2; l++) {
             locked = l;
             bad += trial(seconds) != 0 && locked;
+        }
+    how = LOOK_PROPERTIES;
+    for (also = ALSO_NOTHING + 1; also < ALSOS; also++)
+        for (int l = 0; l < 2; l++) {
+            also_locked = l;
+            bad += trial(seconds) != 0 && also_locked;
         }
     return bad != 0;
 }

@@ -14,6 +14,8 @@
  *   early     deregistered right behind the call, while a peer comes late to it
  *   remap     other memory is mapped where the buffers were, without a word to NCCL but the end of the registration
  *   met       buffers that nobody has registered, often enough to be met
+ *   anew      such ones, made and freed again and again, reservation and all; each is made before the one before is freed,
+ *             so that what peers have offered is mapped where that was
  *   comms     the same buffers in several communicators, which end one by one
  *   dies      the last rank is killed while the others register
  *   abort     a communicator is aborted while a peer is late, and its receive buffer used for something else
@@ -118,6 +120,26 @@ static void met(struct rank *r)
         bench_gather(&b, r->comm, i % r->nranks, (uint64_t)i);
     rank_close(r);
     bench_free(&b);
+}
+
+static void anew(struct rank *r)
+{
+    const int rounds = ((const struct plan *)r->arg)->rounds;
+    struct bench b[2];
+    rank_open(r);
+    for (int i = 0; i < rounds; i++) {
+        struct bench *now = &b[i % 2];
+        *now = (struct bench){.r = r, .p = r->arg};
+        bench_alloc(now, SHARD);
+        if (i > 0)
+            bench_free(&b[(i + 1) % 2]);
+        for (int j = 0; j < 4; j++) {
+            bench_gather(now, r->comm, j % r->nranks, (uint64_t)(i * 4 + j));
+            sleep_ms(40); /* it is met, offered and mapped */
+        }
+    }
+    rank_close(r);
+    bench_free(&b[(rounds + 1) % 2]);
 }
 
 enum { COMMS = 4 };
@@ -387,9 +409,9 @@ static const struct {
     const char *name;
     rank_body body;
 } cases[] = {
-    {"first", first}, {"again", again}, {"early", early},       {"remap", remap}, {"met", met},
-    {"comms", comms}, {"dies", dies},   {"abort", abort_early}, {"files", files}, {"junk", files},
-    {"many", many},   {"grows", grows}, {"sleeps", sleeps},
+    {"first", first}, {"again", again}, {"early", early}, {"remap", remap},       {"met", met},
+    {"anew", anew},   {"comms", comms}, {"dies", dies},   {"abort", abort_early}, {"files", files},
+    {"junk", files},  {"many", many},   {"grows", grows}, {"sleeps", sleeps},
 };
 
 int main(int argc, char **argv)

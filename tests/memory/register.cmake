@@ -105,6 +105,10 @@ foreach(call cuMemGetAllocationPropertiesFromHandle cuMemExportToShareableHandle
   run(register_books_${call} 120 ${run_sh} ${settings} --set SOFTGPU_FAIL=${call}:1+=sleep60 --set SLIPRING_PROTOCOL=pull
     -- ${cases} 2 remap not virtual both 300)
 endforeach()
+# So does slipring, of what it has mapped for peers, when that lies where the program's memory was looked for before. The ranks share a device.
+set(anew --set SLIPRING_PROTOCOL=pull --set SOFTGPU_DEVICES=1 --set ZERO_SET_0=NCCL_HOSTID=a --set ZERO_SET_1=NCCL_HOSTID=b
+  --set SOFTGPU_FAIL=cuMemGetAllocationPropertiesFromHandle:1+=sleep30)
+run(register_anew 120 ${run_sh} ${settings} ${anew} -- ${cases} 2 anew not virtual both 12)
 run(register_files_killed 120 ${run_sh} ${settings} --set ZERO_SET_1=SOFTGPU_FAIL=cuMemImportFromShareableHandle:1=kill --status 137
   -- ${cases} 2 dies register virtual both)
 
@@ -168,4 +172,5 @@ run(register_mutant_no_close_wait 120 MUTANT register_no_close_wait ${may_wait} 
   --set SOFTGPU_FAIL=cuIpcCloseMemHandle:1+=sleep40 -- ${cases} 2 again register cuda both 10)
 run(register_mutant_close_at_once 120 MUTANT register_close_at_once ${may_wait} --set SLIPRING_ALLOC=off -- ${cases} 2 early register cuda both 8
   ENV RANKS_SECONDS=20) # a rank waits for ever
+run(register_mutant_unmaps_beside 120 MUTANT register_unmaps_beside ${may_wait} ${anew} -- ${cases} 2 anew not virtual both 12)
 run(register_mutant_stale_mapping 120 MUTANT register_stale_mapping ${may_wait} -- ${cases} 2 remap register virtual both 4)
