@@ -183,8 +183,10 @@ ncclResult_t slr_comm_answer(struct slr_comm *c)
 void slr_comm_passes(struct slr_comm *c, enum slr_reason why, int peer)
 {
     c->pass = why;
-    /* A communicator of one rank is no finding; everything else a user may want to act upon. */
-    enum slr_log_level level = why == SLR_R_ONE_RANK ? SLR_LOG_INFO : SLR_LOG_WARN;
+    /* One of one rank, or over hosts that are not laid out for it, is no finding; everything else a user may want to act
+     * upon. */
+    const bool fine = why == SLR_R_ONE_RANK || why == SLR_R_HOSTS_NCCL;
+    enum slr_log_level level = fine ? SLR_LOG_INFO : SLR_LOG_WARN;
     if (peer < 0 || peer >= c->nranks)
         slr_log(level, "communicator", "comm=%s crank=%d nranks=%d decision=pass reason=%s msg=%s", c->name, c->rank,
                 c->nranks, slr_reason_name(why), slr_reason_doc(why));

@@ -8,6 +8,7 @@
 #include "plugin/comm/lane.h"
 #include "plugin/comm/stream.h"
 #include "plugin/gather/gather.h"
+#include "plugin/timeline/timeline.h"
 #include "plugin/util/process.h"
 
 /* ---- the decision ---- */
@@ -49,13 +50,29 @@ static ncclResult_t rail_failed(struct slr_comm *inside, ncclResult_t r)
     return r;
 }
 
+/* What is measured is told as what NCCL does on the inside. */
+static ncclResult_t run_rail(const struct slr_call *call)
+{
+    struct slr_hosts *h = call->comm->hosts;
+    const bool measured = slr_timeline_turn(++h->gathers);
+    ncclResult_t r = ncclSuccess;
+    for (int step = 1; step < h->hosts && r == ncclSuccess; step++) {
+        struct slr_timed *timed =
+            measured ? slr_timeline_other_begin(call->comm, "Rail", h->gathers, call->count, call->type, h->stream)
+                     : NULL;
+        r = slr_rail_step(h, step, call->send, whole_recv(call), call->shard);
+        slr_timeline_nccl_end(call->comm, timed, r, call->shard);
+    }
+    return r;
+}
+
 /* Step 0 has the rail do its part of all of them. With the guard up. */
 static ncclResult_t begin_rail(const struct slr_call *call)
 {
     struct slr_comm *c = call->comm;
     if (slr_shared_work_begin(&c->shared) != SLR_OK)
         return rail_failed(c, ncclUnhandledCudaError);
-    const ncclResult_t r = slr_rail_run(c->hosts, call->send, whole_recv(call), call->shard);
+    const ncclResult_t r = run_rail(call);
     slr_shared_work_end();
     return r == ncclSuccess ? r : rail_failed(c, r);
 }

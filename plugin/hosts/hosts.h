@@ -45,7 +45,8 @@ struct slr_hosts {
     struct slr_duel *duel;
     CUcontext ctx; /* of the device; the inside has it retained */
     CUstream stream;
-    CUevent entry; /* where a gather begins */
+    CUevent entry;    /* where a gather begins */
+    uint64_t gathers; /* of the rail, for SLIPRING_TRACE */
     /* By step, from 1, and piece of the shard; the last one also: all is sent. */
     CUevent arrived[SLR_HOSTS][SLR_ARRIVALS];
     CUevent come[SLR_HOSTS]; /* by step: all of it; made with the rail */
@@ -81,9 +82,9 @@ ncclResult_t slr_rail_connect(struct slr_hosts *h, CUdeviceptr memory);
 /* The next gather begins behind what is on `stream` now; any number of times. */
 enum slr_status slr_rail_enter(const struct slr_hosts *h, CUstream stream);
 
-/* Sends `send`, a shard of so many bytes, to all other hosts, and receives theirs into their places of `recv`, that of all
- * ranks; records `arrived`. */
-ncclResult_t slr_rail_run(struct slr_hosts *h, const void *send, char *recv, size_t bytes);
+/* Sends `send`, a shard of so many bytes, to one other host, and receives the step's into its place of `recv`, that of all
+ * ranks; records `arrived` and `come`. One step after the other: so the first host is complete as soon as can be. */
+ncclResult_t slr_rail_step(struct slr_hosts *h, int step, const void *send, char *recv, size_t bytes);
 
 /* Nothing is in flight. */
 void slr_rail_close(struct slr_hosts *h);

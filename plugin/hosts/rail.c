@@ -107,8 +107,7 @@ static enum slr_status record(struct slr_hosts *h, CUevent *arrived)
     return SLR_CU(cuEventRecord, *arrived, h->stream);
 }
 
-/* All pieces of one host's shard, and then the next host's: so the first host is complete as soon as can be. */
-static ncclResult_t run_step(struct slr_hosts *h, int step, const char *send, char *recv, size_t bytes)
+static ncclResult_t run_pieces(struct slr_hosts *h, int step, const char *send, char *recv, size_t bytes)
 {
     const size_t each = slr_arrival_bytes(bytes, (uint32_t)slr_get(SLR_S_CHUNKS));
     for (size_t at = 0, i = 0; at < bytes; at += each, i++) {
@@ -122,13 +121,10 @@ static ncclResult_t run_step(struct slr_hosts *h, int step, const char *send, ch
     return ncclSuccess;
 }
 
-ncclResult_t slr_rail_run(struct slr_hosts *h, const void *send, char *recv, size_t bytes)
+ncclResult_t slr_rail_step(struct slr_hosts *h, int step, const void *send, char *recv, size_t bytes)
 {
-    ncclResult_t r = ncclSuccess;
-    for (int step = 1; step < h->hosts && r == ncclSuccess; step++) {
-        r = run_step(h, step, send, recv + (size_t)rank_of_step(h, step) * bytes, bytes);
-        if (r == ncclSuccess && SLR_CU(cuEventRecord, h->come[step], h->stream) != SLR_OK)
-            r = ncclUnhandledCudaError;
-    }
-    return r;
+    const ncclResult_t r = run_pieces(h, step, send, recv + (size_t)rank_of_step(h, step) * bytes, bytes);
+    if (r != ncclSuccess)
+        return r;
+    return SLR_CU(cuEventRecord, h->come[step], h->stream) == SLR_OK ? ncclSuccess : ncclUnhandledCudaError;
 }

@@ -225,16 +225,22 @@ static uint64_t host_digest(void)
 
 /* ---- the layout ---- */
 
-/* From the facts, which all have alike: hosts of the same number of ranks, one behind the other. NULL: it is; else why not. */
-static const char *layout(const struct fact *fact, int nranks, int rank, struct slr_hosts *h)
+/* From the facts, which all have alike, as below. NULL: all ranks can take part; else why not. */
+static const char *who_can_not(const struct fact *fact, int nranks)
 {
-    int per = 0;
     for (int r = 0; r < nranks; r++) {
         if (!fact[r].willing)
             return "a rank can not take part";
         if (fact[r].meaning != fact[0].meaning)
             return "hosts have other versions or settings";
     }
+    return NULL;
+}
+
+/* Hosts of the same number of ranks, one behind the other. NULL: it is; else why not. */
+static const char *layout(const struct fact *fact, int nranks, int rank, struct slr_hosts *h)
+{
+    int per = 0;
     while (per < nranks && fact[per].host == fact[0].host)
         per++;
     for (int r = 0; r < nranks; r++) {
@@ -351,9 +357,14 @@ static bool agree(struct part *p)
     own.rounds = slr_trials_none() ? 0 : (uint32_t)slr_get(SLR_S_TRIALS);
     if (!exchange(p, &own))
         return say(p, SLR_LOG_WARN, "the ranks' facts could not be exchanged"), false;
-    const char *why = layout(p->fact, p->init->nranks, p->init->rank, p->hosts);
+    const char *why = who_can_not(p->fact, p->init->nranks);
     if (why)
+        return say(p, SLR_LOG_WARN, why), false;
+    why = layout(p->fact, p->init->nranks, p->init->rank, p->hosts);
+    if (why) { /* nothing is wrong: such are NCCL's, as those of pipeline or replicating groups */
+        p->init->word = slr_refusal(SLR_R_HOSTS_NCCL, 0xffff);
         return say(p, SLR_LOG_INFO, why), false;
+    }
     slr_hosts_duel_open(p->hosts, rounds_of_all(p));
     const bool inside = make_inside(p), rail = make_rail(p);
     own.inside = inside && rail;

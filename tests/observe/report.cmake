@@ -4,10 +4,10 @@ if(NOT TARGET slipring-report)
   return()
 endif()
 
-foreach(what figures folded widths written scatters tried advice json page broken versions runs endless verdicts record record_tried record_scatters record_reduces record_callers events fields)
+foreach(what figures folded widths written scatters tried advice json page broken versions runs endless verdicts record record_tried record_scatters record_reduces record_hosts record_callers events fields)
   add_test(NAME report_${what} COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/report.sh ${what})
   set_tests_properties(report_${what} PROPERTIES TIMEOUT 240 LABELS report ENVIRONMENT
-    "SLIPRING_REPORT=$<TARGET_FILE:slipring-report>;SLIPRING_TRACE_TOOL=$<TARGET_FILE:slipring-trace>;LAUNCHER=${PROJECT_SOURCE_DIR}/LD_PRELOAD/slipring;SLIPRING_LIB=$<TARGET_FILE:slipring>;SOFTGPU_DIR=${SOFTGPU_DIR};AG_GEMM=$<TARGET_FILE:ag_gemm>;SCATTER=$<TARGET_FILE:scatter>;SITES=$<TARGET_FILE:symmetry_sites>;NAMED=$<TARGET_FILE:named>;COLLECTIVES=$<TARGET_FILE:collectives>")
+    "SLIPRING_REPORT=$<TARGET_FILE:slipring-report>;SLIPRING_TRACE_TOOL=$<TARGET_FILE:slipring-trace>;LAUNCHER=${PROJECT_SOURCE_DIR}/LD_PRELOAD/slipring;SLIPRING_LIB=$<TARGET_FILE:slipring>;SOFTGPU_DIR=${SOFTGPU_DIR};AG_GEMM=$<TARGET_FILE:ag_gemm>;SCATTER=$<TARGET_FILE:scatter>;SITES=$<TARGET_FILE:symmetry_sites>;NAMED=$<TARGET_FILE:named>;COLLECTIVES=$<TARGET_FILE:collectives>;GATHERS=$<TARGET_FILE:gather_matrix>")
 endforeach()
 set_tests_properties(report_broken PROPERTIES COST 30)
 

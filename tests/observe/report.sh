@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 # Tests of slipring report and slipring trace.
 #
-#   report.sh figures|folded|widths|written|scatters|tried|advice|json|page|broken|versions|runs|endless|verdicts|record|record_tried|record_scatters|record_reduces|record_callers|events|fields
+#   report.sh figures|folded|widths|written|scatters|tried|advice|json|page|broken|versions|runs|endless|verdicts|record|record_tried|record_scatters|record_reduces|record_hosts|record_callers|events|fields
 #
-# From CMake: SLIPRING_REPORT, SLIPRING_TRACE_TOOL, LAUNCHER; for those that record also SLIPRING_LIB, SOFTGPU_DIR, AG_GEMM, SCATTER, SITES, NAMED, COLLECTIVES.
+# From CMake: SLIPRING_REPORT, SLIPRING_TRACE_TOOL, LAUNCHER; for those that record also SLIPRING_LIB, SOFTGPU_DIR, AG_GEMM, SCATTER, SITES, NAMED, COLLECTIVES, GATHERS.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 dir=$(mktemp -d)
@@ -472,6 +472,16 @@ record_reduces() {
     has "$dir/text" "all-reduce .*ring and graph"
     "$SLIPRING_REPORT" --details "$dir/tried" >"$dir/text"
     has "$dir/text" "all-reduce, 16 KiB  "
+}
+
+# Both legs of gathers over hosts: what NCCL does between them, and the share of the time that it takes.
+record_hosts() {
+    LD_LIBRARY_PATH="$SOFTGPU_DIR${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}" TEST_HOSTS=2 "$LAUNCHER" run --lib "$SLIPRING_LIB" --set min_bytes=0 --set hosts=on \
+        --set trials=0 --record "$dir/logs" -- "$GATHERS" 4 5000 >"$dir/out"
+    "$SLIPRING_REPORT" --details --html "$dir/page" "$dir/logs"
+    has "$dir/page" "ring of each of 2 hosts" "gathers.*time the network took [0-9]*%" ">Rail<" "inside of a host, of gathers of"
+    "$SLIPRING_TRACE_TOOL" -o "$dir/trace" "$dir/logs" 2>/dev/null
+    has "$dir/trace" '"name":"Rail"'
 }
 
 # Who calls, as a program has named it: in text, page and JSON; by the place in the period, by shape, and of reduce-scatters.

@@ -25,6 +25,40 @@ const char *report_whole_of(const struct report *r, const struct comm *c)
     return NULL;
 }
 
+/* How long NCCL was at work between the hosts, and how long gathers were under way; those of one call overlap, and come in
+ * the order of their begins. */
+static void add_legs(const struct member *b, double *rail, double *all)
+{
+    int64_t until = INT64_MIN;
+    for (size_t i = 0; i < b->collectives.n; i++) {
+        const struct collective *k = &b->collectives.at[i];
+        if (!k->profiled && strcmp(k->func, "Rail") == 0)
+            *rail += (double)(k->end - k->begin);
+    }
+    for (size_t i = 0; i < b->gathers.n; i++) {
+        const struct gather *g = &b->gathers.at[i];
+        if (g->pass)
+            continue;
+        if (g->end > until)
+            *all += (double)(g->end - (g->begin > until ? g->begin : until));
+        until = g->end > until ? g->end : until;
+    }
+}
+
+/* Of the part inside of a host: whether gathers wait for the network, or for links. */
+static void put_legs(struct table *t, const struct report *r, const struct comm *c)
+{
+    double rail = 0, all = 0;
+    for (size_t i = 0; i < c->members.n; i++)
+        add_legs(&r->m->members.at[c->members.at[i]], &rail, &all);
+    const double share = all > 0 ? 100 * rail / all : 0;
+    if (rail > 0)
+        table_cell(t, "ring of a host, for %s; of its gathers' time the network took %.0f%%", report_whole_of(r, c),
+                   share < 100 ? share : 100.0);
+    else
+        table_cell(t, "ring of a host, for %s", report_whole_of(r, c));
+}
+
 static void put_decision(struct table *t, const struct report *r, const struct comm *c, const struct member *b)
 {
     if (b->hosts && left_to_nccl(r, c))
@@ -32,7 +66,7 @@ static void put_decision(struct table *t, const struct report *r, const struct c
     else if (b->hosts)
         table_cell(t, "ring of each of %" PRIu64 " hosts", b->hosts);
     else if (report_whole_of(r, c))
-        table_cell(t, "ring of a host, for %s", report_whole_of(r, c));
+        put_legs(t, r, c);
     else if (b->ring)
         table_cell(t, "ring");
     else if (b->reason && b->peer >= 0)
