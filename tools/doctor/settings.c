@@ -6,6 +6,7 @@
 #include <limits.h>
 #include "base/settings.h"
 #include "tools/doctor/doctor.h"
+#include "tools/doctor/rails.h"
 
 extern char **environ;
 
@@ -105,6 +106,7 @@ void doctor_check_settings(struct doctor *d)
     check_pairs(d, &s);
     check_log(d, &s);
     check_tune_file(d, s.text[SLR_S_TUNE_FILE]);
+    doctor_check_rails(d, "", s.num[SLR_S_HOSTS]);
     if (!doctor_has(d, DOCTOR_CONTRADICTIONS))
         doctor_add(d, DOCTOR_CONTRADICTIONS, DOCTOR_OK, "none");
 }
