@@ -4,6 +4,7 @@
 # over loopback sockets, between the hosts as inside of them; so what is measured here says nothing of time.
 #
 #   c-*       random C programs of four ranks (tests/fuzz/fuzz_plan), whose every byte is compared
+#   random-*  random PyTorch and JAX programs (torch_programs.py, jax_programs.py), whose every value is compared
 #   torch-*   PyTorch programs (frameworks/), without slipring and with it: the same losses, bit for bit. All gathers go over
 #             hosts; *-tried: as a duel finds (48 calls and more a turn), *-now: communicators are made at once, and split
 #
@@ -15,7 +16,7 @@
 #   --softgpu      on the software GPU, the C programs alone: tests this script
 #   --build DIR    use this build as it is instead of building in build-gpu
 #   --steps N      of each PyTorch program [40]
-#   --seconds N    of random programs, twice [60]
+#   --seconds N    of random programs, of each kind [60]
 #   --only REGEX   only the steps whose name matches
 #   --jobs N       at a time [2]
 #   --each S       most seconds of one run [120]
@@ -108,6 +109,15 @@ torch_of() {
     [[ $name != *-tried ]] || grep -h ' duel .*sites=0 ' "$logs/$name".*.decisions || { echo "no duel over hosts" && return 1; }
 }
 
+# random_of NAME FILE
+random_of() {
+    local name=$1 tries
+    read -ra tries <<<"$(tries "$name")"
+    row "$name" four "$name" "$slipring" run --lib "$build/libslipring.so" "${settings[@]}" "${tries[@]}" --set "log_file=$logs/$name.rank%r.decisions" -- \
+        "${python[@]}" "$SLR_ROOT/tests/gpu/$2" --seconds "$seconds" --seed 1128 "${device_option[@]}" --json "$logs/$name" || return $?
+    cat "$logs/$name".rank[0-3].json
+}
+
 # timed NAME NETWORK ag_gemm-option...: the gather alone, and with its GEMM, by NCCL and over hosts, in turn. Of three rounds the
 # median; each figure is the worst rank's.
 timed() {
@@ -154,6 +164,8 @@ say "$device; logs in $out"
 find_fuzz_plan
 for part in 0 1; do side_by_side "c-$part" $((seconds + 130)) row "c-$part" c_programs "c-$part" $((part * 5000 + 1)); done
 if [ $softgpu = 0 ]; then
+    for name in random-torch random-torch-tried; do side_by_side $name $((seconds + 130)) random_of $name torch_programs.py; done
+    for name in random-jax random-jax-tried; do side_by_side $name $((seconds + 130)) random_of $name jax_programs.py; done
     side_by_side torch-c10d "$each" torch_of torch-c10d functional.py --form c10d
     side_by_side torch-functional "$each" torch_of torch-functional functional.py --form functional
     side_by_side torch-coalesced "$each" torch_of torch-coalesced functional.py --form coalesced
