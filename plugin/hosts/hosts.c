@@ -178,6 +178,24 @@ struct slr_hosts *slr_hosts_new(void)
     return h;
 }
 
+void slr_hosts_owe(struct slr_hosts *from, struct slr_hosts *h)
+{
+    slr_hosts_hold(h);
+    pthread_mutex_lock(&from->shadow.lock);
+    h->later = from->late;
+    from->late = h;
+    pthread_mutex_unlock(&from->shadow.lock);
+}
+
+void slr_hosts_owed(struct slr_hosts *from)
+{
+    for (struct slr_hosts *h; (h = from->late) != NULL; slr_hosts_put(h)) {
+        from->late = h->later;
+        if (h->split)
+            slr_real.ncclCommAbort(h->split);
+    }
+}
+
 void slr_hosts_hold(struct slr_hosts *h)
 {
     atomic_fetch_add(&h->refs, 1);

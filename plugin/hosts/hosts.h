@@ -51,6 +51,9 @@ struct slr_hosts {
     CUevent arrived[SLR_HOSTS][SLR_ARRIVALS];
     CUevent come[SLR_HOSTS]; /* by step: all of it; made with the rail */
     CUevent done;            /* where NCCL does the inside's part: all of it */
+    ncclComm_t split;        /* where NCCL puts the shadow, if it is split off another one's */
+    struct slr_hosts *late;  /* a list of slr_hosts_owe()'s, and the next in another one's */
+    struct slr_hosts *later;
 };
 
 /* A communicator that is split off from one that goes over hosts, on a rank that may get none. */
@@ -113,6 +116,12 @@ void slr_hosts_duel_close(struct slr_hosts *h);
 /* With one use, and locks; NULL: no memory. It ends by slr_hosts_end() (lifecycle/lifecycle_impl.h); what is left of it
  * goes with the last use. */
 struct slr_hosts *slr_hosts_new(void);
+
+/* The split of h's shadow from `from`'s has failed here, as not all ranks came in time. NCCL may still make it, and write
+ * its handle into h: which stays until from's shadow has ended, and what has been made ends then. */
+void slr_hosts_owe(struct slr_hosts *from, struct slr_hosts *h);
+void slr_hosts_owed(struct slr_hosts *from);
+
 void slr_hosts_hold(struct slr_hosts *h);
 void slr_hosts_put(struct slr_hosts *h); /* NULL: nothing */
 

@@ -10,9 +10,12 @@ static int sends_to(const struct slr_hosts *h, int step)
     return (h->host + step) % h->hosts;
 }
 
+/* NCCL's kernels of the rail want a block or two each, which a GEMM beside them is to leave them first. */
 static enum slr_status open_all(struct slr_hosts *h)
 {
-    SLR_TRY(SLR_CU(cuStreamCreateWithPriority, &h->stream, CU_STREAM_NON_BLOCKING, 0));
+    int least = 0, greatest = 0;
+    SLR_TRY(SLR_CU(cuCtxGetStreamPriorityRange, &least, &greatest));
+    SLR_TRY(SLR_CU(cuStreamCreateWithPriority, &h->stream, CU_STREAM_NON_BLOCKING, greatest));
     SLR_TRY(SLR_CU(cuEventCreate, &h->entry, CU_EVENT_DISABLE_TIMING));
     return SLR_CU(cuEventCreate, &h->done, CU_EVENT_DISABLE_TIMING);
 }

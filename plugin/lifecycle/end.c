@@ -203,6 +203,7 @@ void slr_hosts_end(struct slr_hosts *h, bool abort)
         end_rail(h, false);
     slr_hosts_duel_close(h);
     slr_shadow_close(&h->shadow, abort || asked);
+    slr_hosts_owed(h);
     slr_shared_leave();
 }
 

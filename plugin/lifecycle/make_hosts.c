@@ -159,11 +159,15 @@ static bool split_shadow(struct part *p)
     config.maxCTAs = 1;
     if (slr_shadow_begin(from, init->split.turn)) {
         p->deadline = slr_now_ms() + slr_get(SLR_S_AGREE_TIMEOUT);
-        r = slr_real.ncclCommSplit(from->comm, color, init->split.key, &p->hosts->shadow.comm, &config);
+        r = slr_real.ncclCommSplit(from->comm, color, init->split.key, &p->hosts->split, &config);
         r = slr_shadow_await(from, from->comm, r, p->deadline);
     }
-    if (r != ncclSuccess) /* whoever is not there yet finds it in use */
+    if (r != ncclSuccess) { /* whoever is not there yet finds it in use */
         slr_shadow_end(from);
+        slr_hosts_owe(init->split.parent->hosts, p->hosts);
+    } else {
+        p->hosts->shadow.comm = p->hosts->split;
+    }
     slr_hosts_split_over(&init->split);
     return r == ncclSuccess && p->hosts->shadow.comm;
 }

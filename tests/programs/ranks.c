@@ -88,8 +88,17 @@ void rank_name_host(int rank)
     setenv("SLIPRING_HOST", host, 1);
 }
 
+/* With TEST_RANK_ENV=RANK:NAME=VALUE in the environment that rank has this besides. */
+static void set_own(int rank)
+{
+    const char *of = getenv("TEST_RANK_ENV"), *set = of ? strchr(of, ':') : NULL;
+    if (set && atoi(of) == rank)
+        putenv((char *)set + 1);
+}
+
 static void child(struct rank *r, int (*pipes)[2], rank_body body)
 {
+    set_own(r->rank);
     rank_name_host(r->rank);
     if (ranks_begin)
         ranks_begin(r->rank);
