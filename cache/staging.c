@@ -29,8 +29,8 @@ static CUresult make_once(struct slr_staging *s, const struct slr_staging_want *
     /* The driver's, not the block cache's: staging has a budget of its own. */
     CUresult r = want->far ? slr_real.cuMemAlloc(&s->far, s->far_bytes) : CUDA_SUCCESS;
     const struct slr_virtual_devices near = near_devices(want);
-    if (r == CUDA_SUCCESS && want->near &&
-        (r = slr_virtual_make(&near, s->near_bytes, &s->near)) != CUDA_SUCCESS && s->far)
+    if (r == CUDA_SUCCESS && want->near && (r = slr_virtual_make(&near, s->near_bytes, &s->near)) != CUDA_SUCCESS &&
+        s->far)
         slr_cu_status(slr_real.cuMemFree(s->far), "cuMemFree");
     if (r != CUDA_SUCCESS)
         s->far = 0;
