@@ -24,6 +24,8 @@ struct softgpu_access {
     int write;
 };
 
+#define SOFTGPU_MULTIPROCESSORS 132
+
 struct softgpu_kernel_desc {
     const char *name;        /* for reports and logs; static */
     size_t arg_bytes;        /* size of the argument block; copied from kernelParams[0] when the launch is made */
@@ -32,6 +34,9 @@ struct softgpu_kernel_desc {
     unsigned (*access)(const void *args, struct softgpu_access *out, unsigned max);
     /* Work for the timing model: floating-point operations. NULL: none. */
     double (*flops)(const void *args);
+    /* Of such a kernel, whether it leaves multiprocessors free, for kernels that receive and begin meanwhile: those wait
+     * for its end else, as it has a block for each. NULL: it does not. */
+    int (*leaves_room)(const void *args);
     /* Bytes that cross a device's link (received), for the timing model of collectives. NULL: none. */
     double (*link_bytes)(const void *args);
     /* The same over the network, at SOFTGPU_NET_GBS. NULL: none. */

@@ -69,6 +69,8 @@ static void set_desc(cublasLtMatmulDescOpaque_t *desc, cublasHandle_t handle, co
     cublasLtMatmulDescSetAttribute(desc, CUBLASLT_MATMUL_DESC_POINTER_MODE, &mode, sizeof mode);
     cublasLtMatmulDescSetAttribute(desc, CUBLASLT_MATMUL_DESC_TRANSA, &ta, sizeof ta);
     cublasLtMatmulDescSetAttribute(desc, CUBLASLT_MATMUL_DESC_TRANSB, &tb, sizeof tb);
+    cublasLtMatmulDescSetAttribute(desc, CUBLASLT_MATMUL_DESC_SM_COUNT_TARGET, &handle->sm_target,
+                                   sizeof handle->sm_target);
 }
 
 /* As an emulated product of fp64 does, which all are taken for. */

@@ -28,6 +28,7 @@ struct gemm_args {
     struct gemm_mat a, b, c, d;
     int64_t m, n, k;
     int batch;
+    int sm_target;      /* multiprocessors; 0: all */
     int transa, transb; /* 0: N, 1: T (C is T for real types) */
     cublasComputeType_t compute;
     cudaDataType scale_type;

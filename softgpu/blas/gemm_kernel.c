@@ -80,11 +80,18 @@ static unsigned access_ranges(const void *args, struct softgpu_access *out, unsi
     return r.count;
 }
 
+static int leaves_room(const void *args)
+{
+    const struct gemm_args *g = args;
+    return g->sm_target > 0 && g->sm_target < SOFTGPU_MULTIPROCESSORS;
+}
+
 static const struct softgpu_kernel_desc gemm_kernel = {.name = "softgpu_gemm",
                                                        .arg_bytes = sizeof(struct gemm_args),
                                                        .run = run,
                                                        .access = access_ranges,
                                                        .flops = flops,
+                                                       .leaves_room = leaves_room,
                                                        .lazy = 1};
 
 static CUfunction function;

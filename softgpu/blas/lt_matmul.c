@@ -161,6 +161,7 @@ static cublasStatus_t load_problem(struct gemm_args *g, cublasLtMatmulDesc_t des
     cublasStatus_t st = load_layouts(g, a, b, c, d);
     if (!st)
         st = load_desc(g, desc);
+    g->sm_target = ((const struct lt_desc *)desc)->sm_target;
     return st ? st : check_shapes(g);
 }
 

@@ -69,6 +69,7 @@ void sg_config_load(void)
         .same_stream = rule("SOFTGPU_SAME_STREAM", false),
         .ctxsync = rule("SOFTGPU_CTXSYNC", true),
         .books = rule("SOFTGPU_BOOKS", true),
+        .gemms_full = rule("SOFTGPU_GEMMS_FULL", false),
         .one_lane = (unsigned)number("SOFTGPU_GRAPH_ONE_LANE", 0),
         .p2p_broken = rule("SOFTGPU_P2P_BROKEN", false),
     };

@@ -56,7 +56,7 @@ struct sg_config {
     /* strict rules, see ../README.md */
     unsigned queue, launches; /* entries of a stream's queue, and launches among them; 0: no limit */
     unsigned connections;     /* hardware queues of a context */
-    bool ties, lazy, nccl_blind, same_primary, same_stream, ctxsync, books, green_events;
+    bool ties, lazy, nccl_blind, same_primary, same_stream, ctxsync, books, green_events, gemms_full;
     unsigned one_lane; /* 1, 2: SOFTGPU_GRAPH_ONE_LANE */
 };
 extern struct sg_config sg_cfg;
@@ -116,6 +116,7 @@ void sg_handle_renew_locked(const void *handle,
 #define SG_LINK_BYTES 4096
 struct sg_link { /* modelled engines of one device; in a memfd, mapped by importers too */
     _Atomic int64_t ingress, egress, net, hbm, compute, pcie_in, pcie_out; /* busy until, ns */
+    _Atomic int64_t full;                                                  /* until then no multiprocessor is free */
 };
 struct sg_device {
     int physical; /* ordinal before CUDA_VISIBLE_DEVICES */

@@ -352,6 +352,50 @@ Test(timing, a_collective_takes_multiprocessors_from_gemms, .init = setup)
     cr_assert(t >= 0.139 && t < 0.3, "%f s", t);
 }
 
+static int yes(const void *args)
+{
+    (void)args;
+    return 1;
+}
+
+static const struct softgpu_kernel_desc busy_but_for_some = {
+    .name = "busy", .run = nothing, .flops = hundred_ms_of_flops, .leaves_room = yes};
+
+/* Seconds from the launch of a GEMM of 100 ms to the end of a collective of 10 ms that is launched meanwhile. */
+static double collective_beside(const struct softgpu_kernel_desc *gemm)
+{
+    CUstream s[2];
+    int begun = 0;
+    setenv("SOFTGPU_TFLOPS", "1", 1);
+    setenv("SOFTGPU_GEMMS_FULL", "1", 1);
+    start(0);
+    CUfunction f = kernel(gemm), beside = kernel(&collective);
+    for (int i = 0; i < 2; i++)
+        OK(cuStreamCreate(&s[i], CU_STREAM_NON_BLOCKING));
+    OK(cuLaunchHostFunc(s[0], post_word, &begun));
+    double t = seconds();
+    OK(cuLaunchKernel(f, 1, 1, 1, 1, 1, 1, 0, s[0], NULL, NULL));
+    await(&begun, 1);
+    usleep(20000); /* it has very likely begun */
+    OK(cuLaunchKernel(beside, 1, 1, 1, 1, 1, 1, 0, s[1], NULL, NULL));
+    OK(cuStreamSynchronize(s[1]));
+    t = seconds() - t;
+    OK(cuCtxSynchronize());
+    return t;
+}
+
+Test(timing, a_collective_waits_for_a_gemm_that_has_all_multiprocessors, .init = setup)
+{
+    double t = collective_beside(&big_gemm);
+    cr_assert(t >= 0.109, "%f s", t);
+}
+
+Test(timing, a_gemm_leaves_a_collective_room, .init = setup)
+{
+    double t = collective_beside(&busy_but_for_some);
+    cr_assert(t < 0.1, "%f s", t);
+}
+
 Test(timing, a_collective_alone_is_no_later, .init = setup)
 {
     CUstream s;

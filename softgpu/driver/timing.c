@@ -66,6 +66,11 @@ static int64_t model_copy(const struct sg_op *op, const struct sg_ctx *ctx, int6
     return book_pair(&src->link->egress, &dst->link->ingress, start, link);
 }
 
+static bool receives(const struct softgpu_kernel_desc *d)
+{
+    return d->link_bytes || d->net_bytes;
+}
+
 /* While it receives, a kernel keeps others from a part of the multiprocessors: they are as much later. */
 static int64_t model_received(const struct softgpu_kernel_desc *d, const void *args, struct sg_link *own, int64_t start)
 {
@@ -85,14 +90,22 @@ static int64_t model_received(const struct softgpu_kernel_desc *d, const void *a
     return end;
 }
 
+/* With SOFTGPU_GEMMS_FULL one that receives begins behind those that have left no multiprocessor free. Else it ends behind
+ * whatever computes. */
 static int64_t model_kernel(const struct sg_op *op, const struct sg_ctx *ctx, int64_t start)
 {
     const struct softgpu_kernel_desc *d = op->u.kernel.desc;
+    const void *args = op->u.kernel.args;
     struct sg_link *own = sg_devices[ctx->dev].link;
-    double flops = d->flops ? d->flops(op->u.kernel.args) : 0;
-    int64_t compute = nanoseconds(flops, sg_cfg.tflops * 1e3);
+    const int64_t compute = nanoseconds(d->flops ? d->flops(args) : 0, sg_cfg.tflops * 1e3);
+    if (sg_cfg.gemms_full && receives(d) && !compute) {
+        const int64_t full = atomic_load(&own->full);
+        return model_received(d, args, own, full > start ? full : start);
+    }
     const int64_t end = book(&own->compute, start, compute) + compute;
-    const int64_t received = model_received(d, op->u.kernel.args, own, start);
+    const int64_t received = model_received(d, args, own, start);
+    if (compute && !(d->leaves_room && d->leaves_room(args)))
+        extend(&own->full, end);
     return received > end ? received : end;
 }
 
