@@ -187,6 +187,7 @@ struct slr_gather {
      * on. NULL: it is there. */
     const CUevent *arrives;
     size_t arrival;
+    unsigned beside; /* blocks of NCCL's kernels that bring this one and others, one after the other; 0: none */
     bool send_stays; /* a GEMM on `stream` may read `send` behind the gather's end: plugin/fuse/fuse.c knows */
 };
 

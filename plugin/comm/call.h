@@ -71,6 +71,7 @@ struct slr_call {
     uint64_t passed;            /* among its calls that stay with NCCL, from 1; 0: it is none of them */
     enum slr_reason why;        /* the decision */
     int step;                   /* of a gather over hosts: hosts/hosts.h */
+    unsigned beside;            /* slr_gather's */
     const CUevent *arrives;     /* in pieces, in place, when these have come (kernels/ring.h); NULL: it is there */
     bool kept;                  /* for its group's end, by which the ring is given it */
     bool held;                  /* until its group's end, and outside of a region when it was called */

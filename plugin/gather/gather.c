@@ -189,6 +189,7 @@ static enum slr_status enqueue(const struct slr_call *call, const struct slr_cal
                            .vacated = as == call ? 0 : (CUdeviceptr)(uintptr_t)call->send,
                            .stream = call->stream,
                            .wanted = wanted,
+                           .beside = call->beside,
                            .route = route};
     g.plan = plan_of(lane, call->shard);
     if (call->arrives) {

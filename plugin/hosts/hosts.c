@@ -129,6 +129,7 @@ static struct slr_call step_of(const struct slr_call *call, struct slr_comm *ins
     x.recv = (char *)call->recv + (size_t)slr_hosts_of_step(h, step) * x.bytes;
     x.send = step == 0 ? call->send : (const char *)x.recv + (size_t)h->place * call->shard;
     x.step = step;
+    x.beside = SLR_RAIL_BLOCKS;
     x.arrives = step == 0 ? NULL : h->arrived[step];
     x.why = SLR_R_RING;
     x.turn.site = -1;

@@ -33,6 +33,7 @@ struct slr_call;
 struct slr_comm;
 struct slr_duel;
 
+#define SLR_RAIL_BLOCKS 2      /* most of a rail: what NCCL moves between hosts is limited by the network */
 #define SLR_HOSTS SLR_TOGETHER /* most hosts: a gather has so many steps, and is pending as a whole */
 
 struct slr_hosts {

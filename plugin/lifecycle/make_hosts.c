@@ -306,12 +306,10 @@ static bool make_inside(struct part *p)
     return ring;
 }
 
-#define RAIL_CTAS 2 /* what NCCL moves between hosts is limited by the network */
-
 static bool make_rail(struct part *p)
 {
     struct slr_hosts *h = p->hosts;
-    return split(p, h->place, p->init->rank, RAIL_CTAS, &h->rail) &&
+    return split(p, h->place, p->init->rank, SLR_RAIL_BLOCKS, &h->rail) &&
            slr_rail_connect(h, h->shadow.memory) == ncclSuccess &&
            slr_shadow_await_stream(&h->shadow, h->stream, h->rail, p->deadline);
 }

@@ -23,6 +23,8 @@ static struct {
     bool no_memory, joined;
     int allocated, freed;
     CUdeviceptr memory;
+    unsigned beside;
+    int target, of_parts, of_whole; /* multiprocessors for cuBLAS: now; as the parts, and the whole, had them */
 } fake;
 
 static bool is_whole(int m, int n)
@@ -49,6 +51,7 @@ static cublasStatus_t fake_sgemm(cublasHandle_t h, cublasOperation_t ta, cublasO
     cr_assert(ta == CUBLAS_OP_T && tb == CUBLAS_OP_N && k == K && lda == K && ldb == K && ldc == LDC);
     cr_assert(al == &alpha && be == &beta);
     int call = fake.calls++;
+    *(is_whole(m, n) ? &fake.of_whole : &fake.of_parts) = fake.target;
     fake.wholes += is_whole(m, n);
     cr_assert(!is_whole(m, n) || fake.joined, "the whole runs behind the gather");
     if (is_whole(m, n) && fake.whole_with != CUBLAS_STATUS_SUCCESS)
@@ -64,6 +67,33 @@ static cublasStatus_t fake_mode(cublasHandle_t h, cublasPointerMode_t *mode)
     (void)h;
     *mode = fake.mode;
     return CUBLAS_STATUS_SUCCESS;
+}
+
+static cublasStatus_t fake_get_target(cublasHandle_t h, int *target)
+{
+    (void)h;
+    *target = fake.target;
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+static cublasStatus_t fake_set_target(cublasHandle_t h, int target)
+{
+    (void)h;
+    fake.target = target;
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+static CUresult fake_device(CUdevice *device)
+{
+    *device = 3;
+    return CUDA_SUCCESS;
+}
+
+static CUresult fake_attribute(int *value, CUdevice_attribute what, CUdevice device)
+{
+    cr_assert(what == CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT && device == 3);
+    *value = 132;
+    return CUDA_SUCCESS;
 }
 
 static CUresult fake_wait(CUstream stream, CUevent event, unsigned flags)
@@ -107,6 +137,10 @@ static void setup(void)
     fake.refuse = -1;
     slr_real.cublasSgemm = fake_sgemm;
     slr_real.cublasGetPointerMode = fake_mode;
+    slr_real.cublasGetSmCountTarget = fake_get_target;
+    slr_real.cublasSetSmCountTarget = fake_set_target;
+    slr_real.cuCtxGetDevice = fake_device;
+    slr_real.cuDeviceGetAttribute = fake_attribute;
     slr_real.cuStreamWaitEvent = fake_wait;
     slr_real.cuMemAllocAsync = fake_alloc;
     slr_real.cuMemFreeAsync = fake_free;
@@ -166,6 +200,7 @@ static cublasStatus_t run(bool on_a, unsigned *parts)
     const struct slr_gather gather = {
         .recv = (uintptr_t)gathered,
         .stream = STREAM,
+        .beside = fake.beside,
         .plan = {.shard = shard, .piece = shard / CHUNKS, .pieces = CHUNKS, .group = 1, .chunks = CHUNKS}};
     struct slr_gemm_split split = {0};
     cr_assert_eq(slr_gemm_split_find(&gemm, &gather, NRANKS, &split), SLR_R_FUSED);
@@ -303,4 +338,31 @@ Test(gemm_redo, what_reads_c)
     cr_expect(slr_gemm_reads_output(&g));
     g.read[0] = slr_gemm_extent(gathered, OTHER, COLS, OTHER, sizeof(float));
     cr_expect(!slr_gemm_reads_output(&g), "C is another matrix than D");
+}
+
+/* Parts leave NCCL's kernels the multiprocessors that they need, and the program has its own target behind them. */
+static void room(unsigned beside, int target, int of_parts)
+{
+    unsigned parts;
+    fake.mode = CUBLAS_POINTER_MODE_HOST;
+    beta = 0;
+    fake.beside = beside;
+    fake.target = target;
+    fake.refuse = -1;
+    cr_expect(run(false, &parts) == CUBLAS_STATUS_SUCCESS && fake.of_parts == of_parts && fake.target == target,
+              "of %d: parts %d, and %d behind them", target, fake.of_parts, fake.target);
+    fake.refuse = 1;
+    fake.with = CUBLAS_STATUS_NOT_SUPPORTED;
+    cr_expect(run(false, &parts) == CUBLAS_STATUS_SUCCESS && fake.of_whole == target && fake.target == target);
+}
+
+Test(gemm_redo, room_for_kernels_between_hosts)
+{
+    room(0, 0, 0);
+    room(2, 0, 130);
+    room(2, 100, 100);
+    room(2, 131, 130);
+    room(200, 0, 0);
+    slr_real.cublasSetSmCountTarget = NULL;
+    room(2, 0, 0);
 }
