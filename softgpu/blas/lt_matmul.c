@@ -132,6 +132,7 @@ static cublasStatus_t load_desc(struct gemm_args *g, cublasLtMatmulDesc_t desc)
     g->transb = d.transb != CUBLAS_OP_N;
     g->compute = (cublasComputeType_t)d.compute;
     g->scale_type = (cudaDataType)d.scale;
+    g->sm_target = d.sm_target;
     return load_epilogue(g, &d);
 }
 
@@ -161,7 +162,6 @@ static cublasStatus_t load_problem(struct gemm_args *g, cublasLtMatmulDesc_t des
     cublasStatus_t st = load_layouts(g, a, b, c, d);
     if (!st)
         st = load_desc(g, desc);
-    g->sm_target = ((const struct lt_desc *)desc)->sm_target;
     return st ? st : check_shapes(g);
 }
 
