@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The gathers of a program whose call sites change.
  *
- *   call_sites RANKS [--rank-env RANK:NAME=VALUE] PHASE...      PHASE: [GROUP+]KIND[/COLS]:CALLS, e.g. gemm:200 one+alone/48:100
+ *   call_sites RANKS PHASE...      PHASE: [GROUP+]KIND[/COLS]:CALLS, e.g. gemm:200 one+alone/48:100
  *
  * A phase makes CALLS gathers of COLS (24) columns of K floats a rank, on one communicator. KIND says what is done
  * with them: alone; gemm: C = W X; between: likewise, with a gather of one column
@@ -270,26 +270,11 @@ static void body(struct rank *r)
     rank_close(r);
 }
 
-static const char *rank_env; /* RANK:NAME=VALUE */
-
-static void begin(int rank)
-{
-    char *colon;
-    if (rank_env && strtol(rank_env, &colon, 10) == rank)
-        putenv(colon + 1);
-}
-
 int main(int argc, char **argv)
 {
-    char **phases = argv + 2;
-    if (argc > 4 && strcmp(argv[2], "--rank-env") == 0) {
-        rank_env = argv[3];
-        ranks_begin = begin;
-        phases += 2;
-    }
     if (argc < 3) {
-        fprintf(stderr, "usage: call_sites RANKS [--rank-env RANK:NAME=VALUE] PHASE...\n");
+        fprintf(stderr, "usage: call_sites RANKS PHASE...\n");
         return 2;
     }
-    return ranks_run(atoi(argv[1]), 100, body, phases);
+    return ranks_run(atoi(argv[1]), 100, body, argv + 2);
 }

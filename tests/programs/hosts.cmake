@@ -128,7 +128,7 @@ endforeach()
 run(hosts_tried_by_three 60 ${over} --set TEST_HOSTS=3 ${spans} ${tried} -- $<TARGET_FILE:call_sites> 6 between:150 gemm/48:200)
 run(hosts_tried_off 60 ${two} --set SLIPRING_TRIALS_AFTER=4 --hasnt "\"event\":\"duel\"|\"reason\":\"trial\"" -- $<TARGET_FILE:call_sites> 4 gemm:300)
 # A rank that tries nothing: none does.
-run(hosts_tried_one_off 60 ${two} ${tries} --hasnt "\"event\":\"duel\"|\"reason\":\"trial\"" -- $<TARGET_FILE:call_sites> 4 --rank-env 3:SLIPRING_TRIALS=0 gemm:300)
+run(hosts_tried_one_off 60 ${two} ${tries} --set TEST_RANK_ENV=3:SLIPRING_TRIALS=0 --hasnt "\"event\":\"duel\"|\"reason\":\"trial\"" -- $<TARGET_FILE:call_sites> 4 gemm:300)
 if(NOT SLIPRING_SANITIZE) # by the clock of the timing model
   # A GEMM beside the gather, that NCCL's kernels keep from the device for all shards, and the rail's for those of one other host.
   set(modelled ${two} --set SOFTGPU_TIMING=1 --set SLIPRING_TRIALS=3 --set SLIPRING_TRIALS_AFTER=4 --set SLIPRING_ALLOC_MIN=1)
@@ -219,8 +219,8 @@ endforeach()
 set(asked ${four} ${spans} --set SLIPRING_TRIALS=1 --set SLIPRING_TRIALS_AFTER=1)
 run(hosts_asked_kill 60 ${asked} PROCESSES 4 LAUNCH --end 3 kill --rank 3 SOFTGPU_FAIL=cuEventElapsedTime:1=kill PLAY fault_flight kill-asked 3)
 # One that has yet to tell when all of its gathers are over, and destroys the communicator: the others' devices wait for it.
-set(asked_slow ${two} --set SLIPRING_TRIALS=1 --set SLIPRING_TRIALS_AFTER=1
-  -- $<TARGET_FILE:call_sites> 4 --rank-env 3:SOFTGPU_FAIL=cuEventElapsedTime:1=sleep700 alone:112)
+set(asked_slow ${two} --set SLIPRING_TRIALS=1 --set SLIPRING_TRIALS_AFTER=1 --set TEST_RANK_ENV=3:SOFTGPU_FAIL=cuEventElapsedTime:1=sleep700
+  -- $<TARGET_FILE:call_sites> 4 alone:112)
 run(hosts_asked_slow 60 ${asked_slow})
 # And one that waits for what the others have measured, as they do not call, and is aborted.
 set(asked_abort ${asked} --set SOFTGPU_QUEUE=0 --set SOFTGPU_QUEUE_LAUNCHES=0 --set SOFTGPU_NCCL_CONNECT=0 --hasnt "could not be exchanged"

@@ -32,7 +32,7 @@ case_alone() {
 case_obeyed() {
     run "${none[@]}" --set SLIPRING_MIN_BYTES=4M --has "$(count below_min_bytes 100)" -- "$sites" 2 alone/8192:1 alone/1024:100
     run "${none[@]}" --set SLIPRING_TRIALS=0 --has "$(count below_min_bytes 100)" -- "$sites" 2 alone/8192:1 alone/1024:100
-    run "${none[@]}" --has "$(count below_min_bytes 100)" -- "$sites" 2 --rank-env 1:SLIPRING_MIN_BYTES=4M alone/8192:1 alone/1024:100
+    run "${none[@]}" --set TEST_RANK_ENV=1:SLIPRING_MIN_BYTES=4M --has "$(count below_min_bytes 100)" -- "$sites" 2 alone/8192:1 alone/1024:100
 }
 
 # More sizes than are tried: what is not decided stays with NCCL. Large ones are tried as ever.
