@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* slipring doctor's check rails, in roots with a /sys of their own. */
 #include <criterion/criterion.h>
+#include <ctype.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -41,7 +42,7 @@ static void device(const char *bridge, const char *pci)
     char lower[32];
     snprintf(lower, sizeof lower, "%s", pci);
     for (char *c = lower; *c; c++)
-        *c = (char)(*c >= 'A' && *c <= 'F' ? *c - 'A' + 'a' : *c);
+        *c = (char)tolower((unsigned char)*c);
     snprintf(devices.device[devices.count++].pci, sizeof devices.device[0].pci, "%s", pci);
     shell("mkdir -p %s/sys/devices/%s/%s %s/sys/bus/pci/devices", root, bridge, lower, root);
     shell("ln -s ../../../devices/%s/%s %s/sys/bus/pci/devices/", bridge, lower, root);

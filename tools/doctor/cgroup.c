@@ -5,13 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static FILE *open_at(const char *root, const char *path)
-{
-    char name[PATH_MAX];
-    snprintf(name, sizeof name, "%s%s", root, path);
-    return fopen(name, "re");
-}
-
 /* Whether `word` is one of a list with commas. */
 static bool listed(const char *list, const char *word)
 {
@@ -29,7 +22,7 @@ static bool path_of(const char *root, const char *pid, const char *controller, b
     bool found = false;
     *v2 = true;
     snprintf(name, sizeof name, "/proc/%s/cgroup", pid);
-    FILE *f = open_at(root, name);
+    FILE *f = doctor_open(root, name);
     while (f && *v2 && fgets(line, sizeof line, f)) {
         line[strcspn(line, "\n")] = '\0';
         char *list = strchr(line, ':'), *at = list ? strchr(list + 1, ':') : NULL;
@@ -54,7 +47,7 @@ static bool mount_of(const char *root, const char *controller, bool v2, char gro
 {
     char line[3 * PATH_MAX], type[32], options[512];
     bool found = false;
-    FILE *f = open_at(root, "/proc/self/mountinfo");
+    FILE *f = doctor_open(root, "/proc/self/mountinfo");
     while (f && !found && fgets(line, sizeof line, f)) {
         const char *behind = strstr(line, " - ");
         if (!behind || sscanf(behind, " - %31s %*s %511s", type, options) != 2 ||

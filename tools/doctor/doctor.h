@@ -57,6 +57,8 @@ void doctor_add(struct doctor *d, enum doctor_id id, enum doctor_result r, const
 void doctor_advise(struct doctor *d, const char *advice);
 /* `name` behind the others of a list with spaces between them. */
 void doctor_name_in(char *list, size_t size, const char *name);
+/* Of a /proc or /sys that may be elsewhere; root "": the machine's. */
+FILE *doctor_open(const char *root, const char *path);
 bool doctor_has(const struct doctor *d, enum doctor_id id);
 void doctor_free(struct doctor *d);
 enum doctor_exit doctor_exit_status(const struct doctor *d);

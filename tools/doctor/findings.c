@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <limits.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -38,6 +39,12 @@ void doctor_add(struct doctor *d, enum doctor_id id, enum doctor_result r, const
 void doctor_advise(struct doctor *d, const char *advice)
 {
     d->finding[d->findings - 1].advice = advice;
+}
+
+FILE *doctor_open(const char *root, const char *path)
+{
+    char name[PATH_MAX];
+    return snprintf(name, sizeof name, "%s%s", root, path) < (int)sizeof name ? fopen(name, "re") : NULL;
 }
 
 void doctor_name_in(char *list, size_t size, const char *name)

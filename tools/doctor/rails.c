@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The network adapters that NCCL's rails between hosts go over (docs/hosts.md): one for each device is what they are for. */
+#include <ctype.h>
 #include <dirent.h>
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 #include "tools/doctor/rails.h"
 
 #define ADAPTERS 64
@@ -18,8 +18,7 @@ struct adapter {
 /* The first line of a file of the root. */
 static bool line_of(const char *root, const char *path, char *line, size_t size)
 {
-    char name[PATH_MAX];
-    FILE *f = snprintf(name, sizeof name, "%s%s", root, path) < (int)sizeof name ? fopen(name, "r") : NULL;
+    FILE *f = doctor_open(root, path);
     const bool read = f && fgets(line, (int)size, f);
     if (f)
         fclose(f);
@@ -86,7 +85,7 @@ static int nearest(const char *root, const struct doctor_device *g, const struct
     int best = -1, most = 0;
     snprintf(at, sizeof at, "/sys/bus/pci/devices/%.31s", g->pci);
     for (char *c = at; *c; c++) /* CUDA writes it in capital letters */
-        *c = (char)(*c >= 'A' && *c <= 'F' ? *c - 'A' + 'a' : *c);
+        *c = (char)tolower((unsigned char)*c);
     resolve(root, at, path);
     for (int i = 0; *path && i < n; i++) {
         const int common = shared_folders(path, list[i].path);

@@ -106,7 +106,7 @@ void doctor_check_settings(struct doctor *d)
     check_pairs(d, &s);
     check_log(d, &s);
     check_tune_file(d, s.text[SLR_S_TUNE_FILE]);
-    doctor_check_rails(d, "", s.num[SLR_S_HOSTS]);
     if (!doctor_has(d, DOCTOR_CONTRADICTIONS))
         doctor_add(d, DOCTOR_CONTRADICTIONS, DOCTOR_OK, "none");
+    doctor_check_rails(d, "", s.num[SLR_S_HOSTS]);
 }
