@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Communicators: which went to the ring, and why the others did not. */
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 #include "tools/report/report.h"
 
@@ -52,11 +53,11 @@ static void put_legs(struct table *t, const struct report *r, const struct comm 
     for (size_t i = 0; i < c->members.n; i++)
         add_legs(&r->m->members.at[c->members.at[i]], &rail, &all);
     const double share = all > 0 ? 100 * rail / all : 0;
+    char network[80] = "";
     if (rail > 0)
-        table_cell(t, "ring of a host, for %s; of its gathers' time the network took %.0f%%", report_whole_of(r, c),
-                   share < 100 ? share : 100.0);
-    else
-        table_cell(t, "ring of a host, for %s", report_whole_of(r, c));
+        snprintf(network, sizeof network, "; of its gathers' time the network took %.0f%%",
+                 share < 100 ? share : 100.0);
+    table_cell(t, "ring of a host, for %s%s", report_whole_of(r, c), network);
 }
 
 static void put_decision(struct table *t, const struct report *r, const struct comm *c, const struct member *b)
