@@ -193,6 +193,12 @@ bool slr_gemm_block_ready(const struct slr_gemm *gemm, int64_t col, int64_t cols
 
 /* ---- the GEMM behind a gather: gemm_fused.c ---- */
 
+/* NCCL's kernels between hosts come and go beside a GEMM's parts, which would keep them out to their ends, with a block for
+ * each multiprocessor: so these leave `blocks` free, from here on. Not where the program has chosen its algorithm (cublasLt).
+ * What is to be given back by the other one; -1: nothing. */
+int slr_gemm_leave_room(const struct slr_gemm *gemm, unsigned blocks);
+void slr_gemm_take_room(const struct slr_gemm *gemm, int target);
+
 /* Enqueues the GEMM on the application's stream in parts, in the order of gemm_parts.h, each behind
  * the events of the last chunks that it reads; last the stream is joined with the ring. One caller
  * at a time for one ring; one that waits in cuBLAS holds no lock. It ends as the whole GEMM would.

@@ -243,25 +243,22 @@ static cublasStatus_t redo(struct slr_ring *ring, CUstream stream, const struct 
     return r;
 }
 
-/* NCCL's kernels between hosts come and go beside the GEMM's, which would keep them out to their ends, with a block for each
- * multiprocessor: so these leave some free. Not where the program has chosen its algorithm (cublasLt). What is to be given
- * back; -1: nothing. */
-static int leave_room(const struct slr_gather *g, const struct slr_gemm *gemm)
+int slr_gemm_leave_room(const struct slr_gemm *gemm, unsigned blocks)
 {
     CUdevice device;
     int all = 0, target = 0;
-    if (!g->beside || gemm->lt || !slr_real.cublasGetSmCountTarget || !slr_real.cublasSetSmCountTarget ||
+    if (!blocks || gemm->lt || !slr_real.cublasGetSmCountTarget || !slr_real.cublasSetSmCountTarget ||
         slr_real.cublasGetSmCountTarget(gemm->handle, &target) != CUBLAS_STATUS_SUCCESS ||
         slr_real.cuCtxGetDevice(&device) != CUDA_SUCCESS ||
         slr_real.cuDeviceGetAttribute(&all, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, device) != CUDA_SUCCESS)
         return -1;
-    const int most = all - (int)g->beside;
+    const int most = all - (int)blocks;
     if (most <= 0 || (target > 0 && target <= most))
         return -1;
     return slr_real.cublasSetSmCountTarget(gemm->handle, most) == CUBLAS_STATUS_SUCCESS ? target : -1;
 }
 
-static void take_room(const struct slr_gemm *gemm, int target)
+void slr_gemm_take_room(const struct slr_gemm *gemm, int target)
 {
     if (target >= 0)
         slr_real.cublasSetSmCountTarget(gemm->handle, target);
@@ -295,12 +292,12 @@ cublasStatus_t slr_gemm_fused(struct slr_ring *ring, const struct slr_gather *g,
     slr_timing_mark(ring->now.timing, SLR_TRACK_APP, g->stream);
     if (await_before_parts(ring, g) != SLR_OK)
         return CUBLAS_STATUS_EXECUTION_FAILED;
-    const int room = leave_room(g, gemm);
+    const int room = slr_gemm_leave_room(gemm, g->beside);
     while (r == CUBLAS_STATUS_SUCCESS && slr_parts_next(&walk, &part)) {
         r = compute(ring, g, gemm, &walk, &part, *parts);
         *parts += r == CUBLAS_STATUS_SUCCESS;
     }
-    take_room(gemm, room);
+    slr_gemm_take_room(gemm, room);
     if (*parts == 0)
         return r; /* nothing has been enqueued */
     /* The parts have waited for their chunks only; behind the join `send` is free as well, and the

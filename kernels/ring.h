@@ -45,6 +45,9 @@ struct slr_plan slr_plan_make(size_t shard, int nranks, size_t most, uint32_t wa
 /* Cuts the pieces until each fits a slot of that many bytes; the chunks stay, but for a few bytes. */
 void slr_plan_fit(struct slr_plan *plan, size_t slot);
 
+/* Makes the pieces so small, and a chunk of each. */
+void slr_plan_cut(struct slr_plan *plan, int nranks, size_t piece);
+
 static inline size_t slr_plan_piece_begin(const struct slr_plan *plan, uint32_t piece)
 {
     return (size_t)piece * plan->piece;
@@ -56,9 +59,10 @@ static inline size_t slr_plan_piece_bytes(const struct slr_plan *plan, uint32_t 
     return plan->shard - begin < plan->piece ? plan->shard - begin : plan->piece;
 }
 
-/* In how many equal pieces a shard arrives from another host; `wanted` as of slr_plan_make. Bytes of each but the last. */
+/* In how many equal pieces a shard arrives from another host; `wanted` as of slr_plan_make, where it is 0 more `small` ones.
+ * Bytes of each but the last. */
 #define SLR_ARRIVALS 64
-size_t slr_arrival_bytes(size_t shard, uint32_t wanted);
+size_t slr_arrival_bytes(size_t shard, uint32_t wanted, bool small);
 
 /* Begin and end of chunk q in the shard, in bytes. */
 static inline size_t slr_plan_chunk_begin(const struct slr_plan *plan, uint32_t q)

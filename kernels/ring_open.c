@@ -29,11 +29,12 @@ static size_t pieces_chosen(size_t shard, int nranks)
  * behind the last arrival. Modelled with adapters of 25 and 50 GB/s (bench/modelled_node --hosts), not measured. */
 #define ARRIVAL_MIN ((size_t)16 << 20)
 #define ARRIVALS_WANTED 4
+#define SMALL 4 /* as many times more */
 
-size_t slr_arrival_bytes(size_t shard, uint32_t wanted)
+size_t slr_arrival_bytes(size_t shard, uint32_t wanted, bool small)
 {
-    const size_t by_size = shard / ARRIVAL_MIN;
-    const size_t chosen = by_size < ARRIVALS_WANTED ? by_size : ARRIVALS_WANTED;
+    const size_t finer = small ? SMALL : 1, by_size = shard / (ARRIVAL_MIN / finer);
+    const size_t chosen = by_size < finer * ARRIVALS_WANTED ? by_size : finer * ARRIVALS_WANTED;
     const size_t pieces = wanted ? wanted : chosen ? chosen : 1;
     return ceil_div(ceil_div(shard, pieces), PIECE_ALIGN) * PIECE_ALIGN;
 }
@@ -53,6 +54,13 @@ struct slr_plan slr_plan_make(size_t shard, int nranks, size_t most, uint32_t wa
     plan.group = (uint32_t)ceil_div(events, SLR_MAX_CHUNK_EVENTS);
     plan.chunks = (uint32_t)ceil_div(plan.pieces, plan.group);
     return plan;
+}
+
+void slr_plan_cut(struct slr_plan *plan, int nranks, size_t piece)
+{
+    const unsigned slots = plan->slots;
+    *plan = slr_plan_make(plan->shard, nranks, piece, (uint32_t)ceil_div(plan->shard, piece));
+    plan->slots = slots;
 }
 
 /* A piece passes through a slot whole. */

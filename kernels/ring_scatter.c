@@ -46,6 +46,9 @@
  * without such parts begins at its entry, says `open` once, and pushes behind that. Each shard has two pieces or
  * more: what `open` says of the slots, and of the meeting, are two numbers.
  *
+ * Of a call that is `apart` nobody but the caller sees the sums, so nothing has to be met for them: `open` is said once, of
+ * the slots, and each part is added as soon as all contributions are there.
+ *
  * Pieces only count: a shard has as many on all ranks, whatever parts it is computed and sent in, so
  * a sender whose GEMM was cut and one whose GEMM was not, or that had none, serve each other. Where a part
  * does not end with a piece, it is said with the part behind it, and its receiver waits for that one. Equal parts, as
@@ -215,7 +218,7 @@ static enum slr_status open_slots(struct slr_ring *ring, const struct slr_scatte
         slr_timing_mark(ring->now.timing, SLR_TRACK_PULL, ring->pull);
     for (int step = 1; step < ring->nranks; step++)
         slr_memops_wait(&m, slr_dflag(ring, SLR_FLAG_DONE, ring->rank, peer_at(ring, step)), first - 1);
-    say_open(ring, &m, s->entry ? first : last);
+    say_open(ring, &m, s->entry && !s->apart ? first : last);
     SLR_TRY(slr_memops_put(ring, &m, ring->pull));
     if (s->earlier == 0)
         slr_timing_did(ring->now.timing, SLR_TRACK_PULL, ring->pull, SLR_SPAN_WAIT, -1, -1, 0);
@@ -259,7 +262,7 @@ static enum slr_status sum_part(struct slr_ring *ring, const struct slr_scatter 
         if (r != ring->rank)
             slr_memops_await_ready(m, ring, r, slr_ready_value(first - 1 + need, 0));
     }
-    if (s->early)
+    if ((s->early || s->apart) && part->done)
         SLR_TRY(SLR_CU(cuStreamWaitEvent, ring->pull, part->done, 0));
     SLR_TRY(slr_memops_put(ring, m, ring->pull));
     slr_timing_did(ring->now.timing, SLR_TRACK_PULL, ring->pull, SLR_SPAN_WAIT, -1, s->earlier + index, 0);
@@ -285,7 +288,7 @@ static enum slr_status add_all(struct slr_ring *ring, const struct slr_scatter *
 {
     struct slr_memops m;
     m.count = 0;
-    if (!s->early)
+    if (!s->early && !s->apart)
         SLR_TRY(meet(ring, s, &m, last));
     int index = 0;
     for (unsigned i = 0; i < s->parts; i++)

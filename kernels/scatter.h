@@ -100,6 +100,9 @@ struct slr_scatter {
     /* Of an all-reduce whose parts all have events: results may be written as soon as they are there, as nobody can use
      * what lies at `all` before the call is over (ring_scatter.c). */
     bool early;
+    /* `recv` is the caller's own memory, which nobody else sees: sums are taken as soon as their parts are there, and the
+     * ranks do not meet. Equal on all ranks. */
+    bool apart;
     CUdeviceptr arrives[SLR_MAX_RANKS]; /* where rank r writes its shards: the own slots, in the mapping that r has */
 };
 

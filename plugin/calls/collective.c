@@ -21,6 +21,7 @@
 #include "plugin/passed/turn.h"
 #include "plugin/passed/passed_alone.h"
 #include "plugin/record/record.h"
+#include "plugin/scatter/scatter.h"
 #include "plugin/util/process.h"
 
 /* ---- what is decided, and said ---- */
@@ -117,12 +118,19 @@ static bool connects_nccl(const struct slr_call *call)
 }
 
 /* The same of a communicator that spans hosts: SLR_R_HOSTS. */
-static enum slr_reason of_hosts(const struct slr_call *call)
+static enum slr_reason of_hosts(struct slr_call *call)
 {
-    const enum slr_reason why = call->count ? slr_hosts_has(call) : SLR_R_COUNT_ZERO;
+    const struct slr_flow *flow = call->flow;
+    enum slr_reason why = call->count ? slr_hosts_has(call) : SLR_R_COUNT_ZERO;
+    if (why == SLR_R_HOSTS && flow->may)
+        why = flow->may(call) == SLR_R_RING ? SLR_R_HOSTS : flow->may(call);
+    if (why == SLR_R_HOSTS && flow->has)
+        why = flow->has(call) == SLR_R_RING ? SLR_R_HOSTS : flow->has(call);
     if (why != SLR_R_HOSTS)
         return why;
-    return slr_late_settle(call->comm) == ncclInProgress ? SLR_R_IN_PROGRESS : slr_hosts_way(call);
+    if (slr_late_settle(call->comm) == ncclInProgress)
+        return SLR_R_IN_PROGRESS;
+    return flow->kind->sends_all ? slr_scatter_hosts_choose(call) : slr_hosts_way(call);
 }
 
 /* SLR_R_RING, or why the call stays with NCCL. Uses facts that are equal on all ranks (R1), but for arguments that NCCL
@@ -280,12 +288,13 @@ static ncclResult_t keep(struct slr_call *call)
 static ncclResult_t run_steps(struct slr_comm *inside, struct slr_call *step, unsigned count)
 {
     const CUcontext from = slr_stream_away(step->stream, inside->shared.ctx);
-    ncclResult_t r = slr_hosts_enter(inside, step->stream, from);
+    const bool enters = from || step->flow->enter;
+    ncclResult_t r = enters ? slr_hosts_enter(inside, step->stream, from) : ncclSuccess;
     for (unsigned i = 0; i < count && r == ncclSuccess; i++) {
         step[i].from = from;
         slr_gather_visit(&step[i]);
         slr_gather_number(&step[i]);
-        r = step[i].flow->ring(&step[i], true);
+        r = step[i].flow->ring(&step[i], enters);
     }
     return slr_gather_return(&step[0], r);
 }
@@ -302,6 +311,21 @@ static ncclResult_t keep_steps(struct slr_comm *inside, struct slr_call *step, u
     return ncclSuccess;
 }
 
+/* The calls of the inside that it is; at most SLR_HOSTS. */
+static unsigned steps_of(const struct slr_call *call, struct slr_comm *inside, bool ring, struct slr_call *out)
+{
+    if (!call->flow->kind->sends_all)
+        return slr_hosts_calls(call, inside, ring, out);
+    out[0] = slr_scatter_of_hosts(call, inside, ring);
+    return 1;
+}
+
+static bool connects(struct slr_comm *inside, const struct slr_call *step, unsigned slots)
+{
+    const bool ring = slr_connect(inside, slots) == SLR_R_RING;
+    return ring && (!step->flow->kind->sends_all || slr_scatter_hosts_fit(step));
+}
+
 /* At once, or at the group's end. Ranks of a host are connected for each of its steps, or for none. */
 static ncclResult_t over_hosts(struct slr_call *call)
 {
@@ -309,10 +333,10 @@ static ncclResult_t over_hosts(struct slr_call *call)
     struct slr_comm *inside = slr_comm_inside(call->comm);
     if (!inside)
         return ncclSystemError; /* the program has ended it on another thread */
-    slr_hosts_calls(call, inside, true, step);
+    steps_of(call, inside, true, step);
     const unsigned slots = slr_call_slots(&step[0]);
-    const bool ring = slr_connect(inside, slots) == SLR_R_RING;
-    const unsigned count = slr_hosts_calls(call, inside, ring, step);
+    const bool ring = connects(inside, &step[0], slots);
+    const unsigned count = steps_of(call, inside, ring, step);
     ncclResult_t r = slr_comm_answer(inside);
     if (r == ncclSuccess)
         r = slr_in_group() ? keep_steps(inside, step, count, slots) : run_steps(inside, step, count);

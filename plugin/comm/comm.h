@@ -86,6 +86,8 @@ struct slr_comm {
     _Atomic uint64_t in_progress_ms; /* when NCCL last said so to the program; 0: never */
     struct slr_hosts *hosts;    /* hosts/hosts.h, of the whole, which owns it, and of the inside; NULL: it is neither */
     _Atomic(ncclComm_t) inside; /* of the whole: the inside; NULL: it is none, or not any more */
+    int spans, host;      /* of an inside: how many hosts its whole has, and this rank's; else 1, 0 */
+    _Atomic bool summing; /* of an inside: the whole's latest reduce-scatter went over hosts */
     struct slr_shared shared;
     struct slr_link *link;                          /* connecting */
     struct slr_lane *lane;                          /* in which its calls run */
@@ -117,6 +119,14 @@ struct slr_comm {
 struct slr_comm *slr_comm_find(ncclComm_t nccl);
 struct slr_comm *slr_comm_find_id(const struct slr_label *id, int rank); /* the same, of one rank in this process */
 void slr_comm_hold(struct slr_comm *c);
+
+#define SLR_RAIL_BLOCKS 2 /* most of NCCL's kernels between hosts (hosts/hosts.h), which the network limits */
+
+/* Ranks that a call of it has shards of: of an inside those of the whole. */
+static inline int slr_comm_shards(const struct slr_comm *c)
+{
+    return c->nranks * c->spans;
+}
 
 /* The inside of a communicator that spans hosts, with a use; NULL: it has none, or `c` is NULL. */
 static inline struct slr_comm *slr_comm_inside(const struct slr_comm *c)

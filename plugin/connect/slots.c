@@ -43,7 +43,7 @@ static struct slr_plan whole_plan(const struct slr_comm *c, size_t shard)
     const size_t most = c->slots_given ? c->lane->ring.slots[LARGEST].bytes : slr_slots_wanted(LARGEST);
     uint32_t wanted = (uint32_t)slr_get(SLR_S_CHUNKS);
     if (c->hosts && !wanted) /* as they arrive */
-        wanted = (uint32_t)((shard - 1) / slr_arrival_bytes(shard, 0) + 1);
+        wanted = (uint32_t)((shard - 1) / slr_arrival_bytes(shard, 0, false) + 1);
     return slr_plan_make(shard, c->nranks, most ? most : shard, wanted);
 }
 

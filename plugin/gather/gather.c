@@ -133,6 +133,17 @@ ncclResult_t slr_gather_wait_stream(struct slr_comm *c, CUstream from, CUstream 
     return outcome(c, s, "the streams of a group could not be ordered");
 }
 
+enum slr_status slr_gather_stands(const struct slr_call *call)
+{
+    struct slr_lane *lane = call->comm->lane;
+    slr_lane_lock(lane);
+    enum slr_status s = slr_order_after_gather(lane, slr_stream_name(call->stream, false));
+    if (s == SLR_OK)
+        s = slr_pending_stand(lane, call->stream);
+    slr_lane_unlock(lane);
+    return s;
+}
+
 void slr_gather_count_routes(const struct slr_comm *c, const struct slr_route *route)
 {
     static _Atomic uint64_t *const counter[SLR_DELIVERIES] = {[SLR_BY_SLOT] = &slr_counters.staged,
@@ -192,10 +203,10 @@ static enum slr_status enqueue(const struct slr_call *call, const struct slr_cal
                            .beside = call->beside,
                            .route = route};
     g.plan = plan_of(lane, call->shard);
-    if (call->arrives) {
-        g.arrives = call->arrives;
-        g.arrival = slr_arrival_bytes(call->shard, (uint32_t)slr_get(SLR_S_CHUNKS));
-    }
+    g.arrives = call->arrives;
+    g.arrival = call->arrival;
+    if (g.arrives && g.arrival < g.plan.piece) /* passed on as they come */
+        slr_plan_cut(&g.plan, c->nranks, g.arrival);
     enum slr_status s = run_ring(as, send, recv, &g, route);
     if (s == SLR_OK)
         s = slr_order_after_gather(lane, slr_stream_name(call->stream, false));

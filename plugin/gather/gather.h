@@ -35,6 +35,10 @@ ncclResult_t slr_gather_wait_entries(struct slr_comm *c, CUstream stream);
 /* Makes stream `to` wait for what is on stream `from` now; the ring does not take part. */
 ncclResult_t slr_gather_wait_stream(struct slr_comm *c, CUstream from, CUstream to);
 
+/* The call's stream has been made to come behind what is done for the call elsewhere than on the ring: said to what comes
+ * behind it on other streams. The context is current. */
+enum slr_status slr_gather_stands(const struct slr_call *call);
+
 /* Gives the call its number on the communicator, and with it whether it is verified. Once for each
  * call, in order. */
 void slr_gather_number(struct slr_call *call);

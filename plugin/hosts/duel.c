@@ -1,10 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Whether a communicator's gathers go over hosts, or stay with NCCL, found by a duel of the two: what the program takes
- * (trials/program.h) over turns of the communicator's calls.
+/* Which way a communicator's calls go, found by duels, one after the other, each of one question:
  *
- *   before     the gathers go over hosts, so that memory is mapped and the rails are warm, until it is known what an
- *              iteration is: by the calls' sizes alone, which are the same on all ranks
- *   turns      the number of the call says which way it goes; two events a turn say how long it took
+ *   gathers    over hosts, or by NCCL
+ *   pieces     then, whether what comes from another host comes in small ones
+ *   sums       reduce-scatters over hosts, or by NCCL: where there are any, and SLIPRING_REDUCE_SCATTER leaves it open
+ *
+ * Each is of what the program takes (trials/program.h) over turns of the communicator's calls, of all kinds:
+ *
+ *   before     gathers go over hosts, so that memory is mapped and the rails are warm, until it is known what an
+ *              iteration is: by the calls' sizes alone, which are the same on all ranks. Pieces are large, sums NCCL's
+ *   turns      the number of the call says which way it goes, as to the question; two events a turn say how long it took
  *   asking     behind the last turn a thread waits for its events, and tells all ranks by the shadow what this one has
  *              measured. Calls go as before the turns
  *   known      from a call on that is the same on all ranks, SLACK calls and more behind the turns: all have the same times,
@@ -37,16 +42,25 @@ enum {
 };
 
 enum asking { ASKS_NOTHING, ASKS, KNOWS, LOST };
+enum question { GATHERS, PIECES, SUMS, QUESTIONS };
+
+struct answer {
+    int way;        /* outside of turns: SLR_WAY_RING: over hosts, in small pieces */
+    bool open;      /* it is asked, or is going to be */
+    uint32_t least; /* calls of the next duel's turns */
+    uint64_t due;   /* from which call on */
+    struct slr_block_pairs pairs;
+};
 
 struct slr_duel {
-    uint32_t rounds, least; /* `least`: calls of the next one's turns */
-    uint64_t calls;         /* made */
-    uint64_t due;           /* one may begin at this call; UINT64_MAX: none will */
-    uint64_t holds;         /* from this call on what has been found holds; 0: no duel is under way */
-    int way;                /* outside of turns: SLR_WAY_RING: over hosts */
+    uint32_t rounds;
+    bool sums;      /* there has been a reduce-scatter */
+    uint64_t calls; /* made */
+    uint64_t holds; /* from this call on what has been found holds; 0: no duel is under way */
+    enum question now;
+    struct answer answer[QUESTIONS];
     struct slr_trial_calls seen;
     struct slr_blocks blocks;
-    struct slr_block_pairs pairs;
     float ms[2][SLR_TRIAL_ROUNDS]; /* of the slowest rank */
     uint64_t turn;                 /* of the shadow */
     enum asking asking;            /* under the shadow's lock */
@@ -60,9 +74,13 @@ bool slr_hosts_duel_make(struct slr_hosts *h)
 
 void slr_hosts_duel_open(struct slr_hosts *h, uint32_t rounds)
 {
+    const bool always = slr_get(SLR_S_REDUCE_SCATTER) > 1; /* it is not tried then */
     h->duel->rounds = rounds;
-    h->duel->due = rounds ? slr_get(SLR_S_TRIALS_AFTER) : UINT64_MAX;
-    h->duel->least = LEAST_CALLS;
+    for (int q = 0; q < QUESTIONS; q++)
+        h->duel->answer[q] = (struct answer){.way = SLR_WAY_NCCL, .least = LEAST_CALLS, .due = slr_get(SLR_S_TRIALS_AFTER)};
+    h->duel->answer[GATHERS].way = SLR_WAY_RING;
+    h->duel->answer[GATHERS].open = rounds > 0;
+    h->duel->answer[SUMS].way = always ? SLR_WAY_RING : SLR_WAY_NCCL;
 }
 
 /* ---- asking: the thread ---- */
@@ -152,19 +170,24 @@ void slr_hosts_duel_close(struct slr_hosts *h)
 
 /* ---- calls ---- */
 
-/* The same on all ranks. Where it is not certain which is faster NCCL has the calls, and there will be another duel, with
- * turns twice as long, which adds up with this one. */
+/* The same on all ranks. Where it is not certain which is faster NCCL has the calls, or pieces are large, and there will be
+ * another duel, with turns twice as long, which adds up with this one. */
 static void judge(const struct slr_comm *whole)
 {
+    static const char *const of[QUESTIONS] = {[PIECES] = "pieces", [SUMS] = "reducescatter"};
     struct slr_duel *d = whole->hosts->duel;
-    const bool again = d->pairs.n > 0;
-    slr_blocks_add(&d->pairs, d->ms, d->rounds);
-    const int felt = slr_blocks_judge(&d->pairs, again);
+    struct answer *a = &d->answer[d->now];
+    const bool again = a->pairs.n > 0;
+    slr_blocks_add(&a->pairs, d->ms, d->rounds);
+    const int felt = slr_blocks_judge(&a->pairs, again);
     if (whole->rank == 0)
-        slr_blocks_tell(whole, 0, &d->blocks.turns, d->ms, &d->pairs, felt);
-    d->way = felt == SLR_WAY_RING ? SLR_WAY_RING : SLR_WAY_NCCL;
-    d->due = felt < 0 ? d->calls + LATER * (d->blocks.upto - d->blocks.turns.after) : UINT64_MAX;
-    d->least = 2 * (d->blocks.turns.run - SLR_DUEL_FIRST);
+        slr_blocks_tell(whole, 0, of[d->now], &d->blocks.turns, d->ms, &a->pairs, felt);
+    a->way = felt == SLR_WAY_RING ? SLR_WAY_RING : SLR_WAY_NCCL;
+    a->open = felt < 0;
+    a->due = d->calls + LATER * (d->blocks.upto - d->blocks.turns.after);
+    a->least = 2 * (d->blocks.turns.run - SLR_DUEL_FIRST);
+    if (d->now == GATHERS && felt == SLR_WAY_RING && !slr_get(SLR_S_CHUNKS))
+        d->answer[PIECES].open = true;
 }
 
 /* False: what the others have chosen is not known. */
@@ -174,27 +197,43 @@ static bool learn(const struct slr_comm *whole)
     const bool knows = await(whole->hosts) == KNOWS;
     struct slr_comm *inside = knows ? NULL : slr_comm_inside(whole);
     d->holds = 0;
-    d->due = UINT64_MAX;
     if (knows)
         judge(whole);
+    for (int q = 0; q < QUESTIONS && !knows; q++)
+        d->answer[q].open = false;
     if (inside)
         slr_comm_fail(inside, SLR_PEER, -1, "the hosts' times could not be exchanged");
     slr_comm_put(inside);
     return knows;
 }
 
-static bool may_begin(const struct slr_duel *d, uint64_t number)
+/* Which one is to be asked from here on; QUESTIONS: none. */
+static enum question next_question(const struct slr_duel *d, uint64_t number)
 {
-    return number >= d->due && slr_trial_calls_enough(&d->seen, number, SLR_TRIAL_ENOUGH * slr_get(SLR_S_TRIALS_AFTER));
+    if (!slr_trial_calls_enough(&d->seen, number, SLR_TRIAL_ENOUGH * slr_get(SLR_S_TRIALS_AFTER)))
+        return QUESTIONS;
+    enum question q = GATHERS;
+    while (q < QUESTIONS && !(d->answer[q].open && number >= d->answer[q].due))
+        q++;
+    return q;
 }
 
-static void begin(struct slr_duel *d, uint64_t number)
+static bool any_open(const struct slr_duel *d)
+{
+    for (int q = 0; q < QUESTIONS; q++)
+        if (d->answer[q].open)
+            return true;
+    return false;
+}
+
+static void begin(struct slr_duel *d, uint64_t number, enum question what)
 {
     const uint32_t period = slr_trial_calls_period(&d->seen, 0);
     const struct slr_turns turns = {.after = number,
                                     .rounds = d->rounds,
                                     .stage = SLR_STAGE_DUEL,
-                                    .run = slr_duel_run(1, 0, false, period, d->least)};
+                                    .run = slr_duel_run(1, 0, false, period, d->answer[what].least)};
+    d->now = what;
     slr_blocks_open(&d->blocks, &turns);
     d->holds = d->blocks.upto + (turns.run > SLACK ? turns.run : SLACK);
 }
@@ -210,28 +249,46 @@ static void look(const struct slr_call *call, uint64_t number)
         begin_asking(call->comm);
 }
 
-static enum slr_reason as_before(const struct slr_duel *d)
+/* Of call `number`: what the turn says, or what has been found. */
+static int way_of(const struct slr_duel *d, enum question q, uint64_t number, bool *turn)
 {
-    return d->way == SLR_WAY_RING ? SLR_R_HOSTS : SLR_R_MEASURED;
+    int way;
+    uint32_t round;
+    bool measured;
+    *turn = d->holds && q == d->now && slr_way_of_call(number, &d->blocks.turns, &way, &round, &measured);
+    return *turn ? way : d->answer[q].way;
+}
+
+static enum slr_reason reason_of(const struct slr_duel *d, enum question kind, int way, bool turn)
+{
+    if (way == SLR_WAY_RING)
+        return SLR_R_HOSTS;
+    const bool untried = kind == SUMS && d->answer[SUMS].pairs.n == 0;
+    return turn ? SLR_R_TRIAL : untried ? SLR_R_SCATTER_UNTRIED : SLR_R_MEASURED;
 }
 
 enum slr_reason slr_hosts_way(const struct slr_call *call)
 {
-    struct slr_duel *d = call->comm->hosts->duel;
-    if (d->due == UINT64_MAX && !d->holds)
-        return as_before(d);
+    struct slr_hosts *h = call->comm->hosts;
+    struct slr_duel *d = h->duel;
+    const enum question kind = call->flow->kind->sends_all ? SUMS : GATHERS;
+    if (kind == SUMS && !d->sums) {
+        d->sums = true;
+        d->answer[SUMS].open = d->rounds && d->answer[SUMS].way == SLR_WAY_NCCL;
+    }
+    if (!any_open(d) && !d->holds)
+        return reason_of(d, kind, d->answer[kind].way, false);
     const uint64_t number = d->calls++;
-    int way;
-    uint32_t round;
-    bool measured;
-    slr_trial_calls_add(&d->seen, slr_mix(call->count, (uint64_t)call->type));
+    slr_trial_calls_add(&d->seen, slr_mix(call->count, (uint64_t)call->type ^ (uint64_t)kind << 8));
     if (d->holds && number >= d->holds && !learn(call->comm))
         return SLR_R_HOSTS; /* which says what has failed */
-    if (!d->holds && may_begin(d, number))
-        begin(d, number);
+    const enum question q = d->holds ? QUESTIONS : next_question(d, number);
+    if (q != QUESTIONS)
+        begin(d, number, q);
     if (d->holds)
         look(call, number);
-    if (d->holds && slr_way_of_call(number, &d->blocks.turns, &way, &round, &measured))
-        return way == SLR_WAY_RING ? SLR_R_HOSTS : SLR_R_TRIAL;
-    return as_before(d);
+    bool turn;
+    h->small = way_of(d, PIECES, number, &turn) == SLR_WAY_RING;
+    const int way = way_of(d, kind, number, &turn);
+    return reason_of(d, kind, way, turn);
 }

@@ -26,8 +26,10 @@ static bool captures(const struct slr_call *call)
 enum slr_reason slr_hosts_has(const struct slr_call *call)
 {
     const struct slr_collective *kind = call->flow->kind;
-    if (kind->sends_all || !kind->gets_all || !call->send || !call->recv || !call->shard)
+    if ((kind->sends_all && kind->gets_all) || !call->send || !call->recv || !call->shard)
         return SLR_R_HOSTS_NCCL;
+    if (kind->sends_all && !call->comm->hosts->sums)
+        return SLR_R_SCATTER_KERNEL;
     if (call->bytes < slr_get(SLR_S_MIN_BYTES))
         return SLR_R_TOO_SMALL;
     if (call->config)
@@ -60,7 +62,7 @@ static ncclResult_t run_rail(const struct slr_call *call)
         struct slr_timed *timed =
             measured ? slr_timeline_other_begin(call->comm, "Rail", h->gathers, call->count, call->type, h->stream)
                      : NULL;
-        r = slr_rail_step(h, step, call->send, whole_recv(call), call->shard);
+        r = slr_rail_step(h, step, call->send, whole_recv(call), call->shard, call->arrival);
         slr_timeline_nccl_end(call->comm, timed, r, call->shard);
     }
     return r;
@@ -86,7 +88,8 @@ static ncclResult_t step_ring(const struct slr_call *call, bool entered)
     return slr_gather_ring(call, true, SLR_R_RING);
 }
 
-static const struct slr_flow flow_step = {.kind = &slr_collectives[SLR_ALL_GATHER], .ring = step_ring};
+static const struct slr_flow flow_step = {
+    .kind = &slr_collectives[SLR_ALL_GATHER], .enter = slr_hosts_enter_call, .ring = step_ring};
 
 /* The host's ranks have their shards of all hosts: each host's are gathered in place. */
 static ncclResult_t inside_by_nccl(const struct slr_call *call)
@@ -110,13 +113,15 @@ static ncclResult_t all_by_nccl(const struct slr_call *call, bool entered)
         return r;
     r = inside_by_nccl(call);
     if (r == ncclSuccess && (SLR_CU(cuEventRecord, c->hosts->done, c->hosts->stream) != SLR_OK ||
-                             SLR_CU(cuStreamWaitEvent, call->stream, c->hosts->done, 0) != SLR_OK))
+                             SLR_CU(cuStreamWaitEvent, call->stream, c->hosts->done, 0) != SLR_OK ||
+                             slr_gather_stands(call) != SLR_OK))
         r = ncclUnhandledCudaError;
     slr_shared_work_end();
     return r == ncclSuccess ? r : rail_failed(c, r);
 }
 
-static const struct slr_flow flow_nccl = {.kind = &slr_collectives[SLR_ALL_GATHER], .ring = all_by_nccl};
+static const struct slr_flow flow_nccl = {
+    .kind = &slr_collectives[SLR_ALL_GATHER], .enter = slr_hosts_enter_call, .ring = all_by_nccl};
 
 static struct slr_call step_of(const struct slr_call *call, struct slr_comm *inside, int step)
 {
@@ -130,6 +135,7 @@ static struct slr_call step_of(const struct slr_call *call, struct slr_comm *ins
     x.send = step == 0 ? call->send : (const char *)x.recv + (size_t)h->place * call->shard;
     x.step = step;
     x.beside = SLR_RAIL_BLOCKS;
+    x.arrival = slr_arrival_bytes(call->shard, (uint32_t)slr_get(SLR_S_CHUNKS), h->small);
     x.arrives = step == 0 ? NULL : h->arrived[step];
     x.why = SLR_R_RING;
     x.turn.site = -1;
@@ -224,6 +230,11 @@ ncclResult_t slr_hosts_enter(struct slr_comm *inside, CUstream stream, CUcontext
         slr_shared_work_end();
     }
     return s == SLR_OK ? ncclSuccess : rail_failed(inside, ncclUnhandledCudaError);
+}
+
+ncclResult_t slr_hosts_enter_call(const struct slr_call *call)
+{
+    return slr_hosts_enter(call->comm, call->stream, call->from);
 }
 
 ncclResult_t slr_hosts_error(const struct slr_comm *whole)

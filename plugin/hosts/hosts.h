@@ -26,14 +26,13 @@
 #include <stdbool.h>
 #include "base/real.h"
 #include "base/status.h"
-#include "kernels/ring.h"
+#include "kernels/scatter.h"
 #include "plugin/hosts/shadow.h"
 
 struct slr_call;
 struct slr_comm;
 struct slr_duel;
 
-#define SLR_RAIL_BLOCKS 2      /* most of a rail: what NCCL moves between hosts is limited by the network */
 #define SLR_HOSTS SLR_TOGETHER /* most hosts: a gather has so many steps, and is pending as a whole */
 
 struct slr_hosts {
@@ -48,10 +47,19 @@ struct slr_hosts {
     CUstream stream;
     CUevent entry;    /* where a gather begins */
     uint64_t gathers; /* of the rail, for SLIPRING_TRACE */
+    bool small;       /* the next gather's pieces: duel.c */
     /* By step, from 1, and piece of the shard; the last one also: all is sent. */
     CUevent arrived[SLR_HOSTS][SLR_ARRIVALS];
     CUevent come[SLR_HOSTS]; /* by step: all of it; made with the rail */
     CUevent done;            /* where NCCL does the inside's part: all of it */
+    /* Of reduce-scatters: sums.c. */
+    bool sums;                 /* all ranks can add */
+    size_t piece;              /* bytes of a shard that go at a time */
+    CUdeviceptr memory;        /* in halves, which take turns; 0: none yet */
+    void *host_memory;         /* the same, where the device had none */
+    unsigned half;             /* of the piece that has begun */
+    CUevent summed[SLR_HOSTS]; /* by step: what the rail sends; 0: this host's own sum */
+    CUevent unused[2];         /* by half: all of the piece is over */
     ncclComm_t split;        /* where NCCL puts the shadow, if it is split off another one's */
     struct slr_hosts *late;  /* a list of slr_hosts_owe()'s, and the next in another one's */
     struct slr_hosts *later;
@@ -68,6 +76,13 @@ struct slr_hosts_split {
 static inline int slr_hosts_of_step(const struct slr_hosts *h, int step)
 {
     return (h->host - step + h->hosts) % h->hosts;
+}
+
+/* The host that receives from this one at the step (slr_hosts_of_step() of it is this one): so each step of a rank has one
+ * peer to send to and one to receive from, and at any step all hosts are busy. */
+static inline int slr_hosts_to_step(const struct slr_hosts *h, int step)
+{
+    return (h->host + step) % h->hosts;
 }
 
 /* ---- rail.c: in the context of the device, with the guard up ---- */
@@ -87,11 +102,42 @@ ncclResult_t slr_rail_connect(struct slr_hosts *h, CUdeviceptr memory);
 enum slr_status slr_rail_enter(const struct slr_hosts *h, CUstream stream);
 
 /* Sends `send`, a shard of so many bytes, to one other host, and receives the step's into its place of `recv`, that of all
- * ranks; records `arrived` and `come`. One step after the other: so the first host is complete as soon as can be. */
-ncclResult_t slr_rail_step(struct slr_hosts *h, int step, const void *send, char *recv, size_t bytes);
+ * ranks, in pieces of `each`; records `arrived` and `come`. One step after the other: so the first host is complete as soon as
+ * can be. */
+ncclResult_t slr_rail_step(struct slr_hosts *h, int step, const void *send, char *recv, size_t bytes, size_t each);
+
+/* As one piece, from and to memory of slipring's own. Records `come`. */
+ncclResult_t slr_rail_exchange(struct slr_hosts *h, int step, const void *send, void *recv, size_t bytes);
 
 /* Nothing is in flight. */
 void slr_rail_close(struct slr_hosts *h);
+
+/* ---- sums.c: what a reduce-scatter over hosts (scatter/scatter_hosts.c) needs of the rail; likewise ---- */
+
+/* `slot`: the smallest SLIPRING_SLOT_BYTES of all ranks. So much of each shard goes at a time as half of it holds for all other
+ * hosts, and two of it for all ranks of a host. */
+void slr_hosts_sums_fit(struct slr_hosts *h, size_t slot);
+
+/* The next piece: `pull` waits until its memory is free. */
+enum slr_status slr_hosts_sums_begin(struct slr_hosts *h, CUstream pull);
+
+/* Where the sum goes that this host has of the piece for slr_hosts_to_step(). */
+CUdeviceptr slr_hosts_sum_at(const struct slr_hosts *h, int step);
+
+struct slr_hosts_sum {
+    const struct slr_reduce *reduce;
+    enum slr_reduce_type type;
+    size_t elem, bytes; /* of an element, of the piece */
+    float divisor;
+    CUdeviceptr own; /* this host's sum, and the result */
+    CUstream stream; /* the program's, which comes behind it */
+};
+
+/* Exchanges the sums, each behind its `summed`, and adds what has come. */
+ncclResult_t slr_hosts_sum(struct slr_hosts *h, const struct slr_hosts_sum *s);
+
+/* Nothing uses it any more. */
+void slr_hosts_sums_close(struct slr_hosts *h);
 
 /* ---- duel.c ---- */
 
@@ -142,6 +188,7 @@ unsigned slr_hosts_calls(const struct slr_call *call, struct slr_comm *inside, b
 
 /* As slr_gather_entry, of a call of the inside; before all of a group's. */
 ncclResult_t slr_hosts_enter(struct slr_comm *inside, CUstream stream, CUcontext from);
+ncclResult_t slr_hosts_enter_call(const struct slr_call *call);
 
 /* What the program's ncclCommGetAsyncError is to be told besides: an error of the rail's, or of the inside's. */
 ncclResult_t slr_hosts_error(const struct slr_comm *whole);

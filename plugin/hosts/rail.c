@@ -1,15 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "plugin/hosts/hosts.h"
 
-#include "base/settings.h"
-
-/* The host that receives from this one at the step (slr_hosts_of_step() of it is this one): so each step of a rank has one
- * peer to send to and one to receive from, and at any step all hosts are busy. */
-static int sends_to(const struct slr_hosts *h, int step)
-{
-    return (h->host + step) % h->hosts;
-}
-
 /* NCCL's kernels of the rail want a block or two each, which a GEMM beside them is to leave them first. */
 static enum slr_status open_all(struct slr_hosts *h)
 {
@@ -37,6 +28,7 @@ static void close_event(CUevent *event)
 
 void slr_rail_close(struct slr_hosts *h)
 {
+    slr_hosts_sums_close(h);
     close_event(&h->entry);
     close_event(&h->done);
     for (int step = 1; step < h->hosts; step++) {
@@ -55,7 +47,7 @@ static ncclResult_t exchange(const struct slr_hosts *h, int step, const void *se
     ncclResult_t r = slr_real.ncclGroupStart();
     if (r != ncclSuccess)
         return r;
-    r = slr_real.ncclSend(send, bytes, ncclUint8, sends_to(h, step), h->rail, (cudaStream_t)h->stream);
+    r = slr_real.ncclSend(send, bytes, ncclUint8, slr_hosts_to_step(h, step), h->rail, (cudaStream_t)h->stream);
     if (r == ncclSuccess)
         r = slr_real.ncclRecv(recv, bytes, ncclUint8, slr_hosts_of_step(h, step), h->rail, (cudaStream_t)h->stream);
     const ncclResult_t ended = slr_real.ncclGroupEnd();
@@ -110,9 +102,9 @@ static enum slr_status record(struct slr_hosts *h, CUevent *arrived)
     return SLR_CU(cuEventRecord, *arrived, h->stream);
 }
 
-static ncclResult_t run_pieces(struct slr_hosts *h, int step, const char *send, char *recv, size_t bytes)
+static ncclResult_t run_pieces(struct slr_hosts *h, int step, const char *send, char *recv, size_t bytes,
+                               size_t each)
 {
-    const size_t each = slr_arrival_bytes(bytes, (uint32_t)slr_get(SLR_S_CHUNKS));
     for (size_t at = 0, i = 0; at < bytes; at += each, i++) {
         const size_t now = bytes - at < each ? bytes - at : each;
         const ncclResult_t r = exchange(h, step, send + at, recv + at, now);
@@ -124,10 +116,19 @@ static ncclResult_t run_pieces(struct slr_hosts *h, int step, const char *send, 
     return ncclSuccess;
 }
 
-ncclResult_t slr_rail_step(struct slr_hosts *h, int step, const void *send, char *recv, size_t bytes)
+static ncclResult_t come(struct slr_hosts *h, int step, ncclResult_t r)
 {
-    const ncclResult_t r = run_pieces(h, step, send, recv + (size_t)rank_of_step(h, step) * bytes, bytes);
     if (r != ncclSuccess)
         return r;
     return SLR_CU(cuEventRecord, h->come[step], h->stream) == SLR_OK ? ncclSuccess : ncclUnhandledCudaError;
+}
+
+ncclResult_t slr_rail_step(struct slr_hosts *h, int step, const void *send, char *recv, size_t bytes, size_t each)
+{
+    return come(h, step, run_pieces(h, step, send, recv + (size_t)rank_of_step(h, step) * bytes, bytes, each));
+}
+
+ncclResult_t slr_rail_exchange(struct slr_hosts *h, int step, const void *send, void *recv, size_t bytes)
+{
+    return come(h, step, exchange(h, step, send, recv, bytes));
 }

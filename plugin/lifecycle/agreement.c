@@ -269,6 +269,7 @@ static struct slr_comm *new_comm(struct slr_init *init)
     slr_key_name(&init->key, c->name);
     c->rank = init->rank;
     c->nranks = init->nranks;
+    c->spans = 1;
     c->shared.rank = c->rank;
     c->shared.nranks = c->nranks;
     slr_log_set_rank(c->rank);

@@ -103,7 +103,9 @@ struct fact {
     uint64_t host;    /* whose socket it is that the ranks of one meet at: of the machine, and SLIPRING_HOST */
     int32_t willing;  /* as far as this rank knows now */
     int32_t inside;   /* it has the inside, and its rail */
+    int32_t sums;     /* likewise: and can add */
     uint32_t rounds;  /* that it would try; 0: none */
+    uint64_t slot;    /* SLIPRING_SLOT_BYTES */
 };
 
 struct part {
@@ -302,6 +304,9 @@ static bool make_inside(struct part *p)
     }
     slr_hosts_hold(h);
     c->hosts = h;
+    c->spans = h->hosts;
+    c->host = h->host;
+    h->sums = ring && slr_sums_all_can(c);
     slr_comm_put(c);
     return ring;
 }
@@ -333,9 +338,11 @@ static bool vote(struct part *p, struct fact own)
 {
     p->voted = own.inside;
     p->learnt = exchange(p, &own);
-    for (int r = 0; p->learnt && r < p->init->nranks; r++)
+    for (int r = 0; p->learnt && r < p->init->nranks; r++) {
+        p->hosts->sums &= p->fact[r].sums != 0;
         if (!p->fact[r].inside)
             return false;
+    }
     return p->learnt;
 }
 
@@ -348,13 +355,22 @@ static uint32_t rounds_of_all(const struct part *p)
     return rounds;
 }
 
+/* The least that a rank has set: what it has for sums is as large (hosts/sums.c). */
+static size_t slot_of_all(const struct part *p)
+{
+    uint64_t slot = p->fact[0].slot;
+    for (int r = 1; r < p->init->nranks; r++)
+        slot = p->fact[r].slot < slot ? p->fact[r].slot : slot;
+    return (size_t)slot;
+}
+
 static bool agree(struct part *p)
 {
     const bool prepared = may_span(p->init) && prepare(p);
     if (!come_together(p) || !prepared)
         return false;
     p->deadline = slr_now_ms() + slr_get(SLR_S_AGREE_TIMEOUT);
-    struct fact own = {.meaning = settings_digest(), .host = host_digest()};
+    struct fact own = {.meaning = settings_digest(), .host = host_digest(), .slot = slr_get(SLR_S_SLOT_BYTES)};
     own.willing = willing(p, &own);
     own.rounds = slr_trials_none() ? 0 : (uint32_t)slr_get(SLR_S_TRIALS);
     if (!exchange(p, &own))
@@ -370,6 +386,8 @@ static bool agree(struct part *p)
     slr_hosts_duel_open(p->hosts, rounds_of_all(p));
     const bool inside = make_inside(p), rail = make_rail(p);
     own.inside = inside && rail;
+    own.sums = p->hosts->sums;
+    slr_hosts_sums_fit(p->hosts, slot_of_all(p));
     /* Some rank may have waited that long for its rail. */
     p->deadline = slr_now_ms() + 2 * slr_get(SLR_S_AGREE_TIMEOUT);
     if (vote(p, own))

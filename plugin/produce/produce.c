@@ -151,7 +151,7 @@ void slr_produce_learn(struct slr_call *call)
     struct slr_comm *c = call->comm;
     pthread_mutex_lock(&lock);
     /* Parts are of equal shards. */
-    const struct seen *writer = call->bytes == call->shard * (size_t)c->nranks
+    const struct seen *writer = call->bytes == call->shard * (size_t)slr_comm_shards(c)
                                     ? writer_of(c->shared.ctx, (uintptr_t)call->send, call->bytes)
                                     : NULL;
     if (writer) {
@@ -226,19 +226,26 @@ static int64_t width(int64_t cols, int64_t blocks, int64_t quantum)
     return up < cols ? up : cols;
 }
 
-/* The peers' shards in the order in which they are sent, and the own one: shard by shard, or `across`, a block of each
- * in turn. */
+/* Of the peers' shards the one that is sent so many others behind the first; behind all of them the own one. Over hosts
+ * those of the next host, and so on. */
+static int shard_at(const struct slr_comm *c, int64_t i)
+{
+    const int host = (c->host + 1 + (int)(i / c->nranks)) % c->spans;
+    return host * c->nranks + (c->rank + 1 + (int)(i % c->nranks)) % c->nranks;
+}
+
+/* Shard by shard, or `across`, a block of each in turn. */
 static unsigned cut(struct slr_product *p, const struct slr_gemm *gemm, int64_t blocks, int64_t quantum, bool across)
 {
-    const int nranks = p->comm->nranks, rank = p->comm->rank;
-    const int64_t cols = gemm->n / nranks, w = width(cols, blocks, quantum), each = (cols + w - 1) / w;
+    const int shards = slr_comm_shards(p->comm);
+    const int64_t cols = gemm->n / shards, w = width(cols, blocks, quantum), each = (cols + w - 1) / w;
     const size_t col = (size_t)gemm->m * slr_gemm_type_bytes(gemm->ctype);
-    const int64_t parts = each * nranks;
+    const int64_t parts = each * shards;
     if (parts > SLR_PRODUCT_PARTS)
         return 0;
     for (int64_t i = 0; i < parts; i++) {
-        const int64_t step = 1 + (across ? i % nranks : i / each), at = (across ? i / nranks : i % each) * w;
-        p->part[i] = (struct slr_scatter_part){.shard = (rank + (int)step) % nranks,
+        const int64_t at = (across ? i / shards : i % each) * w;
+        p->part[i] = (struct slr_scatter_part){.shard = shard_at(p->comm, across ? i % shards : i / each),
                                                .at = (size_t)at * col,
                                                .bytes = (size_t)(at + w < cols ? w : cols - at) * col};
     }
@@ -254,7 +261,7 @@ static cublasStatus_t block(const struct slr_product *p, const struct slr_gemm *
 {
     const size_t col = (size_t)gemm->m * slr_gemm_type_bytes(gemm->ctype);
     const int64_t first =
-        (int64_t)(((size_t)p->part[i].shard * (p->bytes / (size_t)p->comm->nranks) + p->part[i].at) / col);
+        (int64_t)(((size_t)p->part[i].shard * (p->bytes / (size_t)slr_comm_shards(p->comm)) + p->part[i].at) / col);
     const int64_t cols = (int64_t)(p->part[i].bytes / col);
     if (only_ask)
         return slr_gemm_block_ready(gemm, first, cols) ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_NOT_SUPPORTED;
@@ -267,6 +274,7 @@ static bool compute(struct slr_product *p, const struct slr_gemm *gemm)
     bool good = true;
     for (unsigned i = 0; i < p->parts && good; i++)
         good = event_at(p, i) && block(p, gemm, i, true) == CUBLAS_STATUS_SUCCESS;
+    const int room = p->comm->spans > 1 ? slr_gemm_leave_room(gemm, SLR_RAIL_BLOCKS) : -1;
     for (unsigned i = 0; i < p->parts && good; i++) {
         good = block(p, gemm, i, false) == CUBLAS_STATUS_SUCCESS;
         /* Before anything can go on behind the part. */
@@ -274,6 +282,7 @@ static bool compute(struct slr_product *p, const struct slr_gemm *gemm)
         good = good && SLR_CU(cuEventRecord, p->event[i], p->stream) == SLR_OK;
         p->part[i].done = p->event[i];
     }
+    slr_gemm_take_room(gemm, room);
     return good;
 }
 
@@ -284,7 +293,7 @@ static void note(const struct slr_product *p, const struct slr_gemm *gemm, const
         slr_log_first(slr_mix(slr_mix(p->key, p->parts), slr_comm_id(c) ^ 5 ^ (uint64_t)kind->id << 3)))
         slr_log(SLR_LOG_INFO, "produced", "op=%s comm=%s crank=%d m=%lld n=%lld k=%lld shard=%zu parts=%u", kind->op,
                 c->name, c->rank, (long long)gemm->m, (long long)gemm->n, (long long)gemm->k,
-                p->bytes / (size_t)c->nranks, p->parts);
+                p->bytes / (size_t)slr_comm_shards(c), p->parts);
 }
 
 /* What is captured is not tried. */
@@ -293,6 +302,8 @@ static uint32_t tried_blocks(struct slr_comm *c, const struct slr_gemm *gemm, CU
 {
     if (slr_get(pair->kind->setting) != SLR_SCATTERS_AUTO)
         return SLR_TRIALS_BLOCKS;
+    if (c->spans > 1)
+        return atomic_load(&c->summing) ? SLR_TRIALS_BLOCKS : 0;
     return captured ? slr_trials_blocks_chosen(c, pair->shard, pair->kind, gemm)
                     : slr_trials_blocks(c, pair->shard, pair->kind, gemm, stream);
 }
@@ -303,7 +314,7 @@ static int64_t blocks_of(struct slr_comm *c, const struct slr_gemm *gemm, CUstre
 {
     const size_t shard = pair->shard;
     const uint32_t tried = tried_blocks(c, gemm, stream, pair, captured);
-    const uint64_t set = slr_get(SLR_S_PARTS) / (uint64_t)c->nranks;
+    const uint64_t set = slr_get(SLR_S_PARTS) / (uint64_t)slr_comm_shards(c);
     if (set && tried)
         return (int64_t)set;
     if (tried != SLR_TRIALS_BLOCKS)
@@ -332,7 +343,7 @@ static void fill(struct slr_product *p, const struct slr_gemm *gemm, CUstream st
     p->stream = stream;
     p->c = (CUdeviceptr)(uintptr_t)gemm->c;
     p->copied = false;
-    p->bytes = shard * (size_t)p->comm->nranks;
+    p->bytes = shard * (size_t)slr_comm_shards(p->comm);
     p->elem = slr_gemm_type_bytes(gemm->ctype);
     p->used[0] = slr_gemm_ranges(gemm);
     p->gemms = 1;
@@ -373,7 +384,8 @@ static bool stays_whole(const struct slr_comm *c, CUstream stream, size_t shard)
 {
     return slr_reach_doubtful() || !slr_get(SLR_S_FUSE) || slr_get(SLR_S_STRICT) || slr_get(SLR_S_PARTS) == 1 ||
            slr_region_gemms() || stream == CU_STREAM_PER_THREAD ||
-           (slr_stream_may_capture(stream) && (!slr_graphs_take(c, shard) || slr_captured_elsewhere(stream)));
+           (slr_stream_may_capture(stream) &&
+            (c->spans > 1 || !slr_graphs_take(c, shard) || slr_captured_elsewhere(stream)));
 }
 
 bool slr_produce_gemm(struct slr_gemm *gemm, CUstream stream, CUcontext ctx, uint64_t joins, cublasStatus_t *result)
@@ -389,7 +401,7 @@ bool slr_produce_gemm(struct slr_gemm *gemm, CUstream stream, CUcontext ctx, uin
     bool done = false;
     int64_t quantum;
     if (c->shared.ctx == ctx && c->pass == SLR_R_RING && atomic_load(&c->error) == ncclSuccess &&
-        !stays_whole(c, stream, known.shard) && slr_gemm_blocks(gemm, c->nranks, known.shard, &quantum)) {
+        !stays_whole(c, stream, known.shard) && slr_gemm_blocks(gemm, slr_comm_shards(c), known.shard, &quantum)) {
         slr_lane_lock(c->lane);
         done = produce(c, gemm, stream, &known, quantum);
         if (c->product)

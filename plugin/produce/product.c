@@ -394,7 +394,7 @@ static enum slr_status open_copies(struct slr_product *p)
 
 static enum slr_status copy_parts(struct slr_product *p, CUdeviceptr to)
 {
-    const size_t shard = p->bytes / (size_t)p->comm->nranks;
+    const size_t shard = p->bytes / (size_t)slr_comm_shards(p->comm);
     for (unsigned i = 0; i < p->parts; i++) {
         const size_t at = (size_t)p->part[i].shard * shard + p->part[i].at;
         SLR_TRY(SLR_CU(cuStreamWaitEvent, p->copies, p->event[i], 0));

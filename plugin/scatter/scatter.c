@@ -116,10 +116,9 @@ static void lengths(const struct slr_call *call, size_t at, size_t most, size_t 
 
 /* Without a product: all is there at the entry, and goes in parts so that copies and sums overlap. They end with
  * pieces (kernels/ring_scatter.c). */
-static unsigned plain_parts(const struct slr_call *call, const struct slr_plan *plan,
-                            const size_t length[SLR_MAX_RANKS], struct slr_scatter_part *part)
+unsigned slr_scatter_plain(const struct slr_comm *c, const struct slr_plan *plan, const size_t length[SLR_MAX_RANKS],
+                           struct slr_scatter_part *part)
 {
-    const struct slr_comm *c = call->comm;
     const size_t most = plan->shard / LEAST_PART;
     const uint32_t each = most < 1 ? 1 : most < SLR_PLAIN_PARTS ? (uint32_t)most : SLR_PLAIN_PARTS;
     unsigned n = 0;
@@ -158,7 +157,7 @@ static enum slr_status by_pieces(const struct slr_call *call, struct slr_scatter
         s.plan.slots = all->plan.slots;
         lengths(call, at, bytes, s.length);
         s.part = part;
-        s.parts = plain_parts(call, &s.plan, s.length, part);
+        s.parts = slr_scatter_plain(call->comm, &s.plan, s.length, part);
         s.earlier = (int)all->parts / call->comm->nranks;
         SLR_TRY(slr_ring_scatter(&call->comm->lane->ring, &s));
         all->parts += s.parts;
@@ -169,19 +168,27 @@ static enum slr_status by_pieces(const struct slr_call *call, struct slr_scatter
 static enum slr_status go(const struct slr_call *call, struct slr_scatter *s)
 {
     struct slr_comm *c = call->comm;
-    SLR_TRY(slr_scatter_fits(call) ? slr_ring_scatter(&c->lane->ring, s) : by_pieces(call, s));
+    const size_t most = slr_scatter_most(c->lane->ring.slots[s->plan.slots].bytes, c->nranks);
+    SLR_TRY(s->plan.shard <= most ? slr_ring_scatter(&c->lane->ring, s) : by_pieces(call, s));
+    if (s->apart)
+        return SLR_OK;
     SLR_TRY(slr_order_after_gather(c->lane, slr_stream_name(call->stream, false)));
     SLR_TRY(slr_ring_join(&c->lane->ring, call->stream));
     slr_timing_did(c->lane->ring.now.timing, SLR_TRACK_APP, call->stream, SLR_SPAN_WAIT, -1, -1, 0);
     return slr_pending_stand(c->lane, call->stream);
 }
 
+void slr_scatter_arrives(const struct slr_comm *c, struct slr_scatter *s)
+{
+    const struct slr_slots *slots = &c->lane->ring.slots[s->plan.slots];
+    for (int r = 0; r < c->nranks; r++)
+        s->arrives[r] = slots->twin && slr_shared_same_process(&c->shared, r) ? slots->twin : slots->at[c->rank];
+}
+
 void slr_scatter_describe(const struct slr_call *call, const struct slr_product *p,
                           struct slr_scatter_part plain[SLR_PLAIN_PARTS * SLR_MAX_RANKS], struct slr_scatter *s)
 {
     const struct slr_comm *c = call->comm;
-    const unsigned k = slr_scatter_slots(c, call->shard);
-    const struct slr_slots *slots = &c->lane->ring.slots[k];
     *s = (struct slr_scatter){.send = (CUdeviceptr)(uintptr_t)call->send,
                               .recv = (CUdeviceptr)(uintptr_t)call->recv,
                               .stride = call->shard,
@@ -190,16 +197,15 @@ void slr_scatter_describe(const struct slr_call *call, const struct slr_product 
                               .divisor = slr_scatter_divisor(call),
                               .reduce = slr_sums_of(c),
                               .part = p ? p->part : plain};
-    s->plan.slots = k;
+    s->plan.slots = slr_scatter_slots(c, call->shard);
     lengths(call, 0, call->shard, s->length);
-    s->parts = p ? p->parts : plain_parts(call, &s->plan, s->length, plain);
+    s->parts = p ? p->parts : slr_scatter_plain(c, &s->plan, s->length, plain);
     if (call->flow->kind->gets_all) {
         s->all = s->recv;
         s->recv += (size_t)c->rank * call->shard;
     }
     slr_scatter_type(call->type, &s->type);
-    for (int r = 0; r < c->nranks; r++)
-        s->arrives[r] = slots->twin && slr_shared_same_process(&c->shared, r) ? slots->twin : slots->at[c->rank];
+    slr_scatter_arrives(c, s);
 }
 
 /* Of an all-reduce that nothing stands before but its GEMM, or the copy behind that, which is not over yet, and GEMMs
@@ -210,29 +216,35 @@ static bool unseen(const struct slr_call *call, const struct slr_product *p)
            slr_product_runs(p);
 }
 
-static enum slr_status run(const struct slr_call *call, const struct slr_product *p, CUevent before)
+enum slr_status slr_scatter_run(const struct slr_call *call, struct slr_scatter *s, const struct slr_product *p,
+                                CUevent before)
 {
     struct slr_comm *c = call->comm;
     struct slr_watched w = {.gemm = p ? p->timing : NULL};
-    struct slr_scatter_part plain[SLR_PLAIN_PARTS * SLR_MAX_RANKS];
-    struct slr_scatter s;
-    slr_scatter_describe(call, p, plain, &s);
     if (before)
         SLR_TRY(slr_ring_enter_behind(&c->lane->ring, before, false));
     if (p || call->verify) /* NCCL still reads what the result may be written into */
-        SLR_TRY(slr_scatter_mark_entry(&c->lane->ring, call, &s));
-    s.early = unseen(call, p);
+        SLR_TRY(slr_scatter_mark_entry(&c->lane->ring, call, s));
+    s->early = unseen(call, p);
     SLR_WATCH(begins, call, &w);
     /* Here the stream has come to the call: it stands behind all of the GEMM. */
     slr_timing_mark(c->lane->ring.now.timing, SLR_TRACK_APP, call->stream);
-    w.status = go(call, &s);
-    w.end = call->stream;
-    w.pieces = s.plan.pieces;
-    w.chunks = s.parts;
-    w.joined = true;
+    w.status = go(call, s);
+    w.end = s->apart ? c->lane->ring.tail : call->stream;
+    w.pieces = s->plan.pieces;
+    w.chunks = s->parts;
+    w.joined = !s->apart;
     w.fused = p != NULL;
     SLR_WATCH(enqueued, call, &w);
     return w.status;
+}
+
+static enum slr_status run(const struct slr_call *call, const struct slr_product *p, CUevent before)
+{
+    struct slr_scatter_part plain[SLR_PLAIN_PARTS * SLR_MAX_RANKS];
+    struct slr_scatter s;
+    slr_scatter_describe(call, p, plain, &s);
+    return slr_scatter_run(call, &s, p, before);
 }
 
 /* Under the communicator's lock. */
@@ -248,7 +260,7 @@ static enum slr_status enqueue(const struct slr_call *call, const struct slr_pro
     return s;
 }
 
-static ncclResult_t outcome(const struct slr_call *call, enum slr_status s)
+ncclResult_t slr_scatter_outcome(const struct slr_call *call, enum slr_status s)
 {
     if (s != SLR_OK)
         slr_comm_fail(call->comm, s, -1, "the sums could not be enqueued");
@@ -265,7 +277,7 @@ static ncclResult_t enqueue_plain(const struct slr_call *call)
     slr_lane_lock(c->lane);
     enum slr_status s = enqueue(call, NULL, NULL);
     slr_lane_unlock(c->lane);
-    return outcome(call, s);
+    return slr_scatter_outcome(call, s);
 }
 
 /* Another stream of the communicator's has operations that this one has to come behind: then it has an
@@ -273,6 +285,23 @@ static ncclResult_t enqueue_plain(const struct slr_call *call)
 static bool alone(const struct slr_call *call)
 {
     return !slr_order_elsewhere(call->comm->lane, slr_stream_name(call->stream, false));
+}
+
+const struct slr_product *slr_scatter_take(const struct slr_call *call, bool fits, CUevent *before)
+{
+    struct slr_comm *c = call->comm;
+    slr_reach_look();
+    slr_pending_join_stream(call->stream, SLR_R_JOIN_NEXT_GATHER, call->flow->kind->function);
+    slr_lane_lock(c->lane);
+    const struct slr_product *p = slr_product_take(c, (CUdeviceptr)(uintptr_t)call->send, call->bytes,
+                                                   slr_stream_name(call->stream, false), before);
+    if (p)
+        slr_produce_right(p);
+    /* Parts end between elements of the GEMM's. */
+    if (p && fits && p->elem == slr_type_bytes(call->type) && alone(call))
+        return p;
+    slr_lane_unlock(c->lane);
+    return NULL;
 }
 
 ncclResult_t slr_scatter_ring(const struct slr_call *call, bool entered)
@@ -284,20 +313,12 @@ ncclResult_t slr_scatter_ring(const struct slr_call *call, bool entered)
         return enqueue_plain(call);
     if (slr_comm_answer(c) != ncclSuccess)
         return slr_comm_answer(c);
-    slr_reach_look();
-    slr_pending_join_stream(call->stream, SLR_R_JOIN_NEXT_GATHER, call->flow->kind->function);
-    slr_lane_lock(c->lane);
-    const struct slr_product *p = slr_product_take(c, (CUdeviceptr)(uintptr_t)call->send, call->bytes,
-                                                   slr_stream_name(call->stream, false), &before);
-    if (p)
-        slr_produce_right(p);
-    /* Parts end between elements of the GEMM's. */
-    if (p && p->elem == slr_type_bytes(call->type) && alone(call) && slr_scatter_fits(call)) {
+    const struct slr_product *p = slr_scatter_take(call, slr_scatter_fits(call), &before);
+    if (p) {
         enum slr_status s = enqueue(call, p, before);
         slr_lane_unlock(c->lane);
-        return outcome(call, s);
+        return slr_scatter_outcome(call, s);
     }
-    slr_lane_unlock(c->lane);
     ncclResult_t r = slr_gather_entry(c, call->stream, call->from);
     return r == ncclSuccess ? enqueue_plain(call) : r;
 }

@@ -11,6 +11,7 @@
 #include "kernels/scatter.h"
 
 struct slr_call;
+struct slr_comm;
 struct slr_product;
 
 /* Of its row (comm/call.h). Can: whether all ranks can add, and the slots have room for a part of it. */
@@ -31,6 +32,32 @@ ncclResult_t slr_scatter_real(const struct slr_call *call, void *recv);
 
 /* After slr_gather_number. Not entered: outside of groups, where there may be a product. */
 ncclResult_t slr_scatter_ring(const struct slr_call *call, bool entered);
+
+/* ---- of a communicator that spans hosts: scatter_hosts.c ---- */
+
+/* A reduce-scatter of the whole (hosts/hosts.h), for a piece of all shards at a time:
+ *
+ *   inside   for each other host, in the order in which the rail serves them: the ranks of the host add its shards, by a
+ *            reduce-scatter of the inside into slipring's own memory, for which they do not meet (kernels/scatter.h, `apart`).
+ *            Then the own host's shards, into the program's buffer, as any
+ *   rail     each of these sums goes to the rank in the same place of its host as soon as it is there
+ *   end      what has come from the other hosts is added to the own sum, in the order of the hosts, and the program's stream
+ *            goes on
+ *
+ * So a GEMM that is computed host by host, the own one last, has the rail beside it. Its parts are a product of the inside.
+ * A host's ranks add in fp32 and round, and so do the hosts. An average is divided at the end, of half precision both times.
+ *
+ * The ring waits for ranks of the host alone, the rail for sums; so nothing waits in a circle (docs/hosts.md). */
+
+/* The call of the inside that a call of the whole is. Whether its ring can is the host's own matter; where it can not, NCCL
+ * adds the shards of each. */
+struct slr_call slr_scatter_of_hosts(const struct slr_call *call, struct slr_comm *inside, bool ring);
+
+/* Of such a call, when the inside is connected: there is room. */
+bool slr_scatter_hosts_fit(const struct slr_call *call);
+
+/* As slr_scatter_choose(), of a call of the whole that may go over hosts. */
+enum slr_reason slr_scatter_hosts_choose(struct slr_call *call);
 
 /* ---- captured: record_scatter.c ---- */
 
@@ -92,6 +119,24 @@ enum { SLR_PLAIN_PARTS = 4 }; /* of a shard that no GEMM has cut */
  * *s. */
 void slr_scatter_describe(const struct slr_call *call, const struct slr_product *p,
                           struct slr_scatter_part plain[SLR_PLAIN_PARTS * SLR_MAX_RANKS], struct slr_scatter *s);
+
+/* Where the ranks write into: the slots of s->plan. */
+void slr_scatter_arrives(const struct slr_comm *c, struct slr_scatter *s);
+
+/* All that is there at the entry, in parts. */
+unsigned slr_scatter_plain(const struct slr_comm *c, const struct slr_plan *plan, const size_t length[SLR_MAX_RANKS],
+                           struct slr_scatter_part *part);
+
+/* The product that the call sends, with the lane's lock; NULL: none that it can send in parts, without. */
+const struct slr_product *slr_scatter_take(const struct slr_call *call, bool fits, CUevent *before);
+
+/* Under the lane's lock, its context current, with nothing pending: what has been described. The product, and what
+ * slr_product_take() said of it. */
+enum slr_status slr_scatter_run(const struct slr_call *call, struct slr_scatter *s, const struct slr_product *p,
+                                CUevent before);
+
+/* What the program's call answers. */
+ncclResult_t slr_scatter_outcome(const struct slr_call *call, enum slr_status s);
 
 /* Here the call's stream comes to the call; parts of a product may be sent before. */
 enum slr_status slr_scatter_mark_entry(struct slr_ring *ring, const struct slr_call *call, struct slr_scatter *s);

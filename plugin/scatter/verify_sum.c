@@ -11,6 +11,7 @@
 #include "plugin/comm/stream.h"
 #include "plugin/pending/order.h"
 #include "plugin/pending/pending.h"
+#include "plugin/util/host_memory.h"
 #include "plugin/abi/nccl_common.h"
 
 /* Host memory for all that is compared at a time. */
@@ -31,31 +32,13 @@ static size_t sent_at(const struct slr_call *call, int rank)
 
 /* ---- what it is compared with ---- */
 
-static enum slr_status host_memory(struct slr_compared *m, size_t bytes)
-{
-    const size_t whole = (bytes + PAGE - 1) / PAGE * PAGE;
-    m->host = aligned_alloc(PAGE, whole);
-    enum slr_status s =
-        m->host ? SLR_CU(cuMemHostRegister, m->host, whole, CU_MEMHOSTREGISTER_DEVICEMAP | CU_MEMHOSTREGISTER_PORTABLE)
-                : SLR_NOMEM;
-    if (s == SLR_OK) {
-        s = SLR_CU(cuMemHostGetDevicePointer, &m->memory, m->host, 0);
-        if (s == SLR_OK)
-            return SLR_OK;
-        slr_real.cuMemHostUnregister(m->host);
-    }
-    free(m->host);
-    *m = (struct slr_compared){0};
-    return s;
-}
-
 static enum slr_status allocate(struct slr_call *call)
 {
     struct slr_compared *m = &call->compared;
     const size_t all = received(call) * (size_t)call->comm->nranks, bytes = all + received(call);
     *m = (struct slr_compared){0};
     if (slr_real.cuMemAlloc(&m->memory, bytes) != CUDA_SUCCESS)
-        SLR_TRY(host_memory(m, bytes));
+        SLR_TRY(slr_host_memory(&m->host, &m->memory, bytes));
     m->inputs = m->memory;
     m->sums = m->memory + all;
     return SLR_OK;
@@ -195,12 +178,10 @@ static enum slr_status judge(const struct slr_call *call)
 
 static void release(const struct slr_compared *m)
 {
-    if (m->host) {
-        slr_cu_status(slr_real.cuMemHostUnregister(m->host), "cuMemHostUnregister");
-        free(m->host);
-    } else {
+    if (m->host)
+        slr_host_memory_free(m->host);
+    else
         slr_cu_status(slr_real.cuMemFree(m->memory), "cuMemFree");
-    }
 }
 
 ncclResult_t slr_verify_sum_finish(const struct slr_call *call, ncclResult_t r)

@@ -77,5 +77,5 @@ void slr_duel_tell(const struct slr_comm *c, unsigned sites, const struct slr_bl
 {
     float ms[2][SLR_TRIAL_ROUNDS];
     slr_duel_turns(c, ms);
-    slr_blocks_tell(c, sites, &c->trials->blocks.turns, ms, pairs, felt);
+    slr_blocks_tell(c, sites, NULL, &c->trials->blocks.turns, ms, pairs, felt);
 }

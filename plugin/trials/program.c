@@ -118,12 +118,21 @@ static void mean_of(const float ms[2][SLR_TRIAL_ROUNDS], uint32_t rounds, double
         }
 }
 
-void slr_blocks_tell(const struct slr_comm *c, unsigned sites, const struct slr_turns *turns,
+void slr_blocks_tell(const struct slr_comm *c, unsigned sites, const char *of, const struct slr_turns *turns,
                      const float ms[2][SLR_TRIAL_ROUNDS], const struct slr_block_pairs *pairs, int felt)
 {
     const uint32_t calls = turns->run - SLR_DUEL_FIRST;
     double mean[2];
     mean_of(ms, turns->rounds, mean);
+    if (of) {
+        slr_log(SLR_LOG_INFO, "duel_of",
+                "comm=%s crank=%d of=%s calls=%u with_ms=%.4f without_ms=%.4f rounds=%u less=%.4f by=%s", c->name,
+                c->rank, of, calls, mean[SLR_WAY_RING], mean[SLR_WAY_NCCL], pairs->n, pairs->mean,
+                felt == SLR_WAY_RING   ? "with"
+                : felt == SLR_WAY_NCCL ? "without"
+                                       : "none");
+        return;
+    }
     if (felt >= 0) {
         atomic_fetch_add(&slr_counters.felt, sites);
         atomic_fetch_add(&slr_counters.felt_calls, calls);

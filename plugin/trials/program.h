@@ -65,9 +65,10 @@ void slr_blocks_add(struct slr_block_pairs *pairs, float ms[2][SLR_TRIAL_ROUNDS]
  * before. */
 int slr_blocks_judge(const struct slr_block_pairs *pairs, bool again);
 
-/* Line `duel` of the log, and counts it for the one at the end of the job. Of so many sites, 0: of all calls of a communicator
- * over hosts; `ms`: of the slowest rank; `felt`: what slr_blocks_judge() has said of `pairs`. */
-void slr_blocks_tell(const struct slr_comm *c, unsigned sites, const struct slr_turns *turns,
+/* Line `duel` of the log, and counts it for the one at the end of the job. Of so many sites, 0: of all gathers of a communicator
+ * over hosts; or line `duel_of`, of something else there; `ms`: of the slowest rank; `felt`: what slr_blocks_judge() has said of
+ * `pairs`. */
+void slr_blocks_tell(const struct slr_comm *c, unsigned sites, const char *of, const struct slr_turns *turns,
                      const float ms[2][SLR_TRIAL_ROUNDS], const struct slr_block_pairs *pairs, int felt);
 
 #endif

@@ -156,7 +156,7 @@ USES = {
     'plugin/hosts': 'base cache kernels util comm timeline trials gather',
     'plugin/fuse': 'base kernels util comm trials produce pending passed hosts',
     'plugin/record': 'base cache kernels comm memory connect timeline trials graphs pending passed transfer gather',
-    'plugin/scatter': 'base kernels abi comm connect timeline trials produce graphs pending gather record',
+    'plugin/scatter': 'base kernels abi util comm connect timeline trials produce graphs pending gather record hosts',
     'plugin/lifecycle': 'base cache kernels util callers comm bootstrap memory connect places timeline tuner profiler trials '
                         'produce graphs pending passed transfer record hosts',
     'plugin/calls': 'base cache abi util callers comm memory connect timeline tuner trials graphs pending passed gather '

@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "plugin/hosts/hosts.h"
+
+#include "base/settings.h"
+#include "kernels/scatter.h"
+#include "plugin/timeline/timeline.h"
+#include "plugin/util/host_memory.h"
+
+#define ALIGN ((size_t)256) /* as cuMemAlloc's */
+#define BLOCKS 264u         /* as of the ring's sums (kernels/ring_scatter.c) */
+
+enum { HALVES = 2, AREAS = 2 }; /* of each half: what is sent, and what is received */
+
+void slr_hosts_sums_fit(struct slr_hosts *h, size_t slot)
+{
+    const size_t rail = slot / HALVES / (size_t)(h->hosts - 1), ring = slr_scatter_most(slot, h->per);
+    h->piece = (rail < ring ? rail : ring) / ALIGN * ALIGN;
+    h->sums &= h->piece > 0;
+}
+
+/* One area: a piece of a shard for each other host. */
+static size_t area_bytes(const struct slr_hosts *h)
+{
+    return h->piece * (size_t)(h->hosts - 1);
+}
+
+static CUdeviceptr at(const struct slr_hosts *h, unsigned half, int area, int step)
+{
+    return h->memory + ((size_t)half * AREAS + (size_t)area) * area_bytes(h) + (size_t)(step - 1) * h->piece;
+}
+
+CUdeviceptr slr_hosts_sum_at(const struct slr_hosts *h, int step)
+{
+    return at(h, h->half, 0, step);
+}
+
+static enum slr_status make_events(struct slr_hosts *h)
+{
+    for (int step = 0; step < h->hosts; step++)
+        SLR_TRY(SLR_CU(cuEventCreate, &h->summed[step], CU_EVENT_DISABLE_TIMING));
+    for (int half = 0; half < HALVES; half++)
+        SLR_TRY(SLR_CU(cuEventCreate, &h->unused[half], CU_EVENT_DISABLE_TIMING));
+    return SLR_OK;
+}
+
+/* Once. Where the device has none of it the host has: all other ranks are about to make the call. */
+static enum slr_status open(struct slr_hosts *h)
+{
+    const size_t bytes = HALVES * AREAS * area_bytes(h);
+    SLR_TRY(make_events(h));
+    if (slr_real.cuMemAllocAsync(&h->memory, bytes, h->stream) != CUDA_SUCCESS)
+        SLR_TRY(slr_host_memory(&h->host_memory, &h->memory, bytes));
+    for (int half = 0; half < HALVES; half++)
+        SLR_TRY(SLR_CU(cuEventRecord, h->unused[half], h->stream));
+    return SLR_OK;
+}
+
+enum slr_status slr_hosts_sums_begin(struct slr_hosts *h, CUstream pull)
+{
+    if (!h->memory)
+        SLR_TRY(open(h));
+    h->half = (h->half + 1) % HALVES;
+    return SLR_CU(cuStreamWaitEvent, pull, h->unused[h->half], 0);
+}
+
+/* Of the piece that has begun: what has been summed for the other hosts goes there, and theirs for this one comes. */
+static ncclResult_t exchange_all(struct slr_hosts *h, size_t bytes)
+{
+    ncclResult_t r = ncclSuccess;
+    for (int step = 1; step < h->hosts && r == ncclSuccess; step++) {
+        if (SLR_CU(cuStreamWaitEvent, h->stream, h->summed[step], 0) != SLR_OK ||
+            (step == 1 && SLR_CU(cuEventRecord, h->entry, h->stream) != SLR_OK))
+            return ncclUnhandledCudaError;
+        r = slr_rail_exchange(h, step, (const void *)(uintptr_t)at(h, h->half, 0, step),
+                              (void *)(uintptr_t)at(h, h->half, 1, step), bytes);
+    }
+    return r;
+}
+
+/* In the order of the hosts. */
+static enum slr_status add_all(struct slr_hosts *h, const struct slr_hosts_sum *s)
+{
+    const void *in[SLR_HOSTS];
+    in[h->host] = (const void *)(uintptr_t)s->own;
+    for (int step = 1; step < h->hosts; step++)
+        in[slr_hosts_of_step(h, step)] = (const void *)(uintptr_t)at(h, h->half, 1, step);
+    SLR_TRY(SLR_CU(cuStreamWaitEvent, h->stream, h->summed[0], 0));
+    SLR_TRY(slr_reduce(s->reduce, h->stream, s->type, (void *)(uintptr_t)s->own, NULL, in, h->hosts, s->bytes / s->elem,
+                       s->divisor, BLOCKS));
+    SLR_TRY(SLR_CU(cuEventRecord, h->unused[h->half], h->stream));
+    return SLR_CU(cuStreamWaitEvent, s->stream, h->unused[h->half], 0);
+}
+
+ncclResult_t slr_hosts_sum(struct slr_hosts *h, const struct slr_hosts_sum *s)
+{
+    const ncclResult_t r = exchange_all(h, s->bytes);
+    if (r != ncclSuccess)
+        return r;
+    return add_all(h, s) == SLR_OK ? ncclSuccess : ncclUnhandledCudaError;
+}
+
+static void close_event(CUevent *event)
+{
+    if (*event)
+        slr_real.cuEventDestroy(*event);
+    *event = NULL;
+}
+
+void slr_hosts_sums_close(struct slr_hosts *h)
+{
+    for (int step = 0; step < h->hosts; step++)
+        close_event(&h->summed[step]);
+    for (int half = 0; half < HALVES; half++)
+        close_event(&h->unused[half]);
+    if (h->host_memory)
+        slr_host_memory_free(h->host_memory);
+    else if (h->memory)
+        slr_real.cuMemFreeAsync(h->memory, h->stream);
+    h->host_memory = NULL;
+    h->memory = 0;
+}
