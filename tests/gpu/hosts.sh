@@ -6,7 +6,8 @@
 #   c-*       random C programs of four ranks (tests/fuzz/fuzz_plan), whose every byte is compared
 #   random-*  random PyTorch and JAX programs (torch_programs.py, jax_programs.py), whose every value is compared
 #   torch-*   PyTorch programs (frameworks/), without slipring and with it: the same losses, bit for bit. All gathers go over
-#             hosts; *-tried: as a duel finds (48 calls and more a turn), *-now: communicators are made at once, and split
+#             hosts; *-tried: as a duel finds (48 calls and more a turn), *-now: communicators are made at once, and split;
+#             *-sums: reduce-scatters as well, whose losses are nearly the same
 #
 # With --spread each rank has a GPU of its own, and NCCL talks over sockets between the hosts only. Then there is a table
 # of times as well (time-*, no promise for real networks): of sockets, and of hosts whose network is NVLink.
@@ -43,9 +44,12 @@ python=(env "LD_LIBRARY_PATH=${LD_LIBRARY_PATH:-}" "${PYTHON:-python3}" -u) # wi
 open_logs
 settings=(--set hosts=on --set min_bytes=0 --set log=info)
 
-# Of the program: whether by hosts or by NCCL is tried.
+# Of the program: whether by hosts or by NCCL is tried, and whether all reduce-scatters go over hosts.
 tries() { # NAME
-    [[ $1 == *-tried ]] && echo --set trials=2 --set trials_after=4 || echo --set trials=0
+    local of=(--set trials=0)
+    [[ $1 != *-tried ]] || of=(--set trials=2 --set trials_after=4)
+    [[ $1 != *-sums ]] || of+=(--set reduce_scatter=always)
+    echo "${of[@]}"
 }
 
 # How many calls of all ranks were counted with the reason.
@@ -69,7 +73,7 @@ c_programs() {
     local name=$1 at=$2 n=0 end=$((SECONDS + seconds)) options=(--no threads,kill,freeze,stop,deepbind,conditional)
     for (( ; SECONDS < end; at++)); do
         "${plain[@]}" "$fuzz_plan" "$at" --about "${options[@]}" | grep -q '^processes ranks=4 ' || continue
-        TEST_HOSTS=2 timeout -k 5 100 "${plain[@]}" "$slipring" run --lib "$build/libslipring.so" "${settings[@]}" --set alloc_min=1 --set trials=0 \
+        TEST_HOSTS=2 SLIPRING_REDUCE_SCATTER=$([ "$name" = c-0 ] && echo auto || echo always) timeout -k 5 100 "${plain[@]}" "$slipring" run --lib "$build/libslipring.so" "${settings[@]}" --set alloc_min=1 --set trials=0 \
             --set chunks=$((at % 4)) --set "log_file=$logs/$name.%p.decisions" -- "$fuzz_plan" "$at" "${options[@]}" >"$logs/$name.one" 2>&1 ||
             { echo "seed $at:" && tail -n 20 "$logs/$name.one" && return 1; }
         n=$((n + 1))
@@ -97,6 +101,15 @@ losses() { # NAME
     "${python[@]}" -c 'import json, sys; print(json.load(open(sys.argv[1]))["losses"])' "$logs/$1.rank0.json"
 }
 
+# The same bits; where sums are taken in another order nearly so.
+like() { # NAME
+    local near=0
+    [[ $1 != *-sums ]] || near=0.02
+    "${python[@]}" -c 'import math, sys
+one, other, near = eval(sys.argv[1]), eval(sys.argv[2]), float(sys.argv[3])
+sys.exit(len(one) != len(other) or not all(math.isclose(x, y, rel_tol=near) for x, y in zip(one, other)))' "$(losses "$1")" "$(losses "$1-nccl")" "$near"
+}
+
 # torch_of NAME FILE OPTION...
 torch_of() {
     local name=$1 command=("${python[@]}" "$programs/$2" --steps "$steps" --settle 10 "${device_option[@]}") tries
@@ -105,7 +118,7 @@ torch_of() {
     four "$name-nccl" "${command[@]}" --json "$logs/$name-nccl" "$@" || return $?
     row "$name" four "$name" "$slipring" run --lib "$build/libslipring.so" "${settings[@]}" "${tries[@]}" --set "log_file=$logs/$name.rank%r.decisions" -- \
         "${command[@]}" --json "$logs/$name" "$@" || return $?
-    [ "$(losses "$name")" = "$(losses "$name-nccl")" ] || { echo "WRONG: losses differ: $(losses "$name") and $(losses "$name-nccl")" && return 1; }
+    like "$name" || { echo "WRONG: losses differ: $(losses "$name") and $(losses "$name-nccl")" && return 1; }
     [[ $name != *-tried ]] || grep -h ' duel .*sites=0 ' "$logs/$name".*.decisions || { echo "no duel over hosts" && return 1; }
 }
 
@@ -146,6 +159,15 @@ EOF
     grep -hq ' count reason=hosts ' "$logs/$name".fused.*.decisions || { echo "no gather went over hosts" && return 1; }
 }
 
+# sums NAME OPTION...: GEMMs whose output is reduced and scattered, by NCCL and over hosts; every element is compared.
+sums() {
+    local name=$1
+    shift
+    "${python[@]}" "$SLR_ROOT/tests/gpu/scatter.py" --ranks 4 --hosts 2 --lib "$build/libslipring.so" "${settings[@]}" --set trials=0 \
+        --set reduce_scatter=always --settle 10 --times 2 --rounds 2 --iters 10 --logs "$logs/$name.ranks" --limit 150 "$@" | tee "$logs/$name.table"
+    grep -hq 'scatter_count reason=hosts ' "$logs/$name.ranks"/*.log || { echo "no reduce-scatter went over hosts" && return 1; }
+}
+
 table() {
     {
         echo "| program | bytes, losses | gathers of all ranks moved | fused |"
@@ -164,13 +186,14 @@ say "$device; logs in $out"
 find_fuzz_plan
 for part in 0 1; do side_by_side "c-$part" $((seconds + 130)) row "c-$part" c_programs "c-$part" $((part * 5000 + 1)); done
 if [ $softgpu = 0 ]; then
-    for name in random-torch random-torch-tried; do side_by_side $name $((seconds + 130)) random_of $name torch_programs.py; done
+    for name in random-torch random-torch-tried random-torch-sums; do side_by_side $name $((seconds + 130)) random_of $name torch_programs.py; done
     for name in random-jax random-jax-tried; do side_by_side $name $((seconds + 130)) random_of $name jax_programs.py; done
     side_by_side torch-c10d "$each" torch_of torch-c10d functional.py --form c10d
     side_by_side torch-functional "$each" torch_of torch-functional functional.py --form functional
     side_by_side torch-coalesced "$each" torch_of torch-coalesced functional.py --form coalesced
     side_by_side torch-fsdp2 "$each" torch_of torch-fsdp2 fsdp2.py
     side_by_side torch-fsdp2-tried "$each" torch_of torch-fsdp2-tried fsdp2.py
+    side_by_side torch-fsdp2-sums "$each" torch_of torch-fsdp2-sums fsdp2.py
     side_by_side torch-fsdp2-now "$each" torch_of torch-fsdp2-now fsdp2.py --non-blocking
     side_by_side torch-hsdp "$each" torch_of torch-hsdp fsdp2.py --replicas 2
     side_by_side torch-hsdp-now "$each" torch_of torch-hsdp-now fsdp2.py --replicas 2 --non-blocking
@@ -180,6 +203,10 @@ if [ $spread = 1 ]; then
     [ $softgpu = 0 ] || few=(--m 256 --n 256 --k 256) many=(--m 256 --n 512 --k 256)
     alone time-sockets 200 timed time-sockets "" --iters 5 "${few[@]}"
     alone time-links 100 timed time-links one "${many[@]}"
+    if [ $softgpu = 0 ]; then
+        alone time-sums-sockets 170 sums time-sums-sockets --forms stream event --shapes 16384,8192,8192 65536,2048,8192
+        alone time-sums-links 170 sums time-sums-links --links --forms stream event --shapes 16384,16384,8192 16384,32768,16384
+    fi
 fi
 wait
 only="" alone table 10 table # whatever was wanted

@@ -282,6 +282,7 @@ def start(a, side, number, folder):
     env = dict(os.environ, WORLD_SIZE=str(a.ranks), MASTER_ADDR="127.0.0.1", MASTER_PORT=str(20000 + (os.getpid() * 7 + number) % 20000))
     ranks, outputs = [], []
     for rank in range(a.ranks):
+        env.update(host_of(a, rank))
         path = os.path.join(folder, f"{side}-{number}.rank{rank}.out")
         outputs.append(path)
         with open(path, "wb") as out:
@@ -289,6 +290,15 @@ def start(a, side, number, folder):
     wait_for(a, ranks, outputs, f"{side}, round {number // 2 + 1}")
     with open(report, encoding="utf-8") as file:
         return json.load(file)
+
+
+def host_of(a, rank):
+    """What makes the rank one of several hosts; NCCL talks over sockets between them, or with --links as on one host."""
+    if not a.hosts:
+        return {}
+    name = f"host{rank * a.hosts // a.ranks}"
+    sockets = {"NCCL_HOSTID": name, "NCCL_NET": "Socket", "NCCL_SOCKET_IFNAME": "lo"}
+    return {"SLIPRING_HOST": name, **({} if a.links else sockets)}
 
 
 def wait_for(a, ranks, outputs, what):
@@ -385,6 +395,8 @@ def parser():
     p.add_argument("--shapes", nargs="+", default=SHAPES, metavar="M,K,N")
     p.add_argument("--forms", nargs="+", choices=FORMS, default=FORMS)
     p.add_argument("--ranks", type=int, default=2)
+    p.add_argument("--hosts", type=int, help="the ranks are to be on so many hosts")
+    p.add_argument("--links", action="store_true", help="whose network is NVLink; else sockets")
     p.add_argument("--iters", type=int, default=30, help="of one measurement [30]")
     p.add_argument("--times", type=int, default=3, help="measurements of a form in each process [3]")
     p.add_argument("--settle", type=int, default=320, help="iterations before a form is checked and timed [320]")

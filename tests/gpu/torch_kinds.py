@@ -404,6 +404,8 @@ class Column(torch.autograd.Function):
 def trained(case):
     x, ranks = case.x.clone().requires_grad_(), range(case.world.ranks)
     gradients = [case.matrix(80 + rank, case.rows, case.n) for rank in ranks]
+    for gradient in gradients:  # sums that bf16 holds, as of the depths
+        gradient[:, 8192 // len(ranks) :] = 0
     product = Column.apply(x, case.weight)
     product.backward(gradients[case.world.rank])
     own = slice(case.world.rank * case.m, (case.world.rank + 1) * case.m)
