@@ -107,7 +107,7 @@ like() { # NAME
     [[ $1 != *-sums ]] || near=0.02
     "${python[@]}" -c 'import math, sys
 one, other, near = eval(sys.argv[1]), eval(sys.argv[2]), float(sys.argv[3])
-sys.exit(len(one) != len(other) or not all(math.isclose(x, y, rel_tol=near) for x, y in zip(one, other)))' "$(losses "$1")" "$(losses "$1-nccl")" "$near"
+sys.exit(len(one) != len(other) or not all(math.isclose(float.fromhex(x), float.fromhex(y), rel_tol=near) for x, y in zip(one, other)))' "$(losses "$1")" "$(losses "$1-nccl")" "$near"
 }
 
 # torch_of NAME FILE OPTION...
