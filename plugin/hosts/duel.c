@@ -46,6 +46,7 @@ enum question { GATHERS, PIECES, SUMS, QUESTIONS };
 
 struct answer {
     int way;        /* outside of turns: SLR_WAY_RING: over hosts, in small pieces */
+    bool met;       /* there has been such a call */
     bool open;      /* it is asked, or is going to be */
     uint32_t least; /* calls of the next duel's turns */
     uint64_t due;   /* from which call on */
@@ -54,7 +55,6 @@ struct answer {
 
 struct slr_duel {
     uint32_t rounds;
-    bool sums;      /* there has been a reduce-scatter */
     uint64_t calls; /* made */
     uint64_t holds; /* from this call on what has been found holds; 0: no duel is under way */
     enum question now;
@@ -74,13 +74,13 @@ bool slr_hosts_duel_make(struct slr_hosts *h)
 
 void slr_hosts_duel_open(struct slr_hosts *h, uint32_t rounds)
 {
-    const bool always = slr_get(SLR_S_REDUCE_SCATTER) > 1; /* it is not tried then */
+    const bool always = slr_get(SLR_S_REDUCE_SCATTER) > 1; /* that is not asked then */
     h->duel->rounds = rounds;
     for (int q = 0; q < QUESTIONS; q++)
         h->duel->answer[q] = (struct answer){.way = SLR_WAY_NCCL, .least = LEAST_CALLS, .due = slr_get(SLR_S_TRIALS_AFTER)};
     h->duel->answer[GATHERS].way = SLR_WAY_RING;
-    h->duel->answer[GATHERS].open = rounds > 0;
     h->duel->answer[SUMS].way = always ? SLR_WAY_RING : SLR_WAY_NCCL;
+    h->duel->answer[SUMS].met = always;
 }
 
 /* ---- asking: the thread ---- */
@@ -272,9 +272,9 @@ enum slr_reason slr_hosts_way(const struct slr_call *call)
     struct slr_hosts *h = call->comm->hosts;
     struct slr_duel *d = h->duel;
     const enum question kind = call->flow->kind->sends_all ? SUMS : GATHERS;
-    if (kind == SUMS && !d->sums) {
-        d->sums = true;
-        d->answer[SUMS].open = d->rounds && d->answer[SUMS].way == SLR_WAY_NCCL;
+    if (!d->answer[kind].met) {
+        d->answer[kind].met = true;
+        d->answer[kind].open = d->rounds > 0;
     }
     if (!any_open(d) && !d->holds)
         return reason_of(d, kind, d->answer[kind].way, false);
