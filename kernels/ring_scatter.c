@@ -32,6 +32,9 @@
  * addresses. In place the region of shard o in `recv` is free when o has said that it is summed: o had taken this
  * rank's contribution before. A rank whose shard is empty has nothing to sum, and says so where it would.
  *
+ * Where the ring's ranks are not all (`complete`), the sum is made in the slots first, completed there by whom the caller
+ * knows, and then copied to `recv` and said. That waits for ranks elsewhere, which wait for no rank of this ring.
+ *
  * Where an all-reduce is `early`, the meeting comes behind the sums: each part is added when it is computed, and copies
  * go on while the GEMM computes the next ones. Nothing stands between the GEMM and the call but other GEMMs, which use
  * nothing of all this, and the GEMM was not over when the call was made. In place, nobody has been told that the GEMM's
@@ -266,9 +269,15 @@ static enum slr_status sum_part(struct slr_ring *ring, const struct slr_scatter 
         SLR_TRY(SLR_CU(cuStreamWaitEvent, ring->pull, part->done, 0));
     SLR_TRY(slr_memops_put(ring, m, ring->pull));
     slr_timing_did(ring->now.timing, SLR_TRACK_PULL, ring->pull, SLR_SPAN_WAIT, -1, s->earlier + index, 0);
-    SLR_TRY(slr_reduce(s->reduce, ring->pull, s->type, (void *)(uintptr_t)(s->recv + part->at), (void *)(uintptr_t)also,
-                       in, ring->nranks, part->bytes / s->elem, s->divisor, BLOCKS));
+    const CUdeviceptr to = s->complete ? also : s->recv + part->at;
+    SLR_TRY(slr_reduce(s->reduce, ring->pull, s->type, (void *)(uintptr_t)to,
+                       (void *)(uintptr_t)(s->complete ? 0 : also), in, ring->nranks, part->bytes / s->elem, s->divisor,
+                       BLOCKS));
     slr_timing_did(ring->now.timing, SLR_TRACK_PULL, ring->pull, SLR_SPAN_SUM, -1, s->earlier + index, part->bytes);
+    if (s->complete) {
+        SLR_TRY(s->complete(s->of, ring->pull, also, part->bytes));
+        SLR_TRY(SLR_CU(cuMemcpyAsync, s->recv + part->at, also, part->bytes, ring->pull));
+    }
     return s->all ? spread(ring, s, first, part) : SLR_OK;
 }
 

@@ -100,6 +100,10 @@ struct slr_scatter {
     /* Of an all-reduce whose parts all have events: results may be written as soon as they are there, as nobody can use
      * what lies at `all` before the call is over (ring_scatter.c). */
     bool early;
+    /* Of an all-reduce among more ranks than the ring's: puts on `pull` what makes of the sum of a part, which the ring's
+     * ranks have added, that of all, in place; before any other rank is told of it. NULL: it is. */
+    enum slr_status (*complete)(void *of, CUstream pull, CUdeviceptr at, size_t bytes);
+    void *of;
     /* `recv` is the caller's own memory, which nobody else sees: sums are taken as soon as their parts are there, and the
      * ranks do not meet. Equal on all ranks. */
     bool apart;

@@ -130,7 +130,7 @@ static enum slr_reason of_hosts(struct slr_call *call)
         return why;
     if (slr_late_settle(call->comm) == ncclInProgress)
         return SLR_R_IN_PROGRESS;
-    return flow->kind->sends_all ? slr_scatter_hosts_choose(call) : slr_hosts_way(call);
+    return flow->kind->produced ? slr_scatter_hosts_choose(call) : slr_hosts_way(call);
 }
 
 /* SLR_R_RING, or why the call stays with NCCL. Uses facts that are equal on all ranks (R1), but for arguments that NCCL

@@ -3,7 +3,8 @@
  *
  *   gathers    over hosts, or by NCCL
  *   pieces     then, whether what comes from another host comes in small ones
- *   sums       reduce-scatters over hosts, or by NCCL: where there are any, and SLIPRING_REDUCE_SCATTER leaves it open
+ *   scatters   reduce-scatters over hosts, or by NCCL: where SLIPRING_REDUCE_SCATTER leaves it open
+ *   reduces    all-reduces likewise, SLIPRING_ALL_REDUCE
  *
  * Each is of what the program takes (trials/program.h) over turns of the communicator's calls, of all kinds:
  *
@@ -31,6 +32,7 @@
 #include "plugin/comm/call.h"
 #include "plugin/comm/comm.h"
 #include "plugin/hosts/hosts.h"
+#include "plugin/produce/produce.h"
 #include "plugin/trials/period.h"
 #include "plugin/trials/program.h"
 #include "plugin/util/process.h"
@@ -42,7 +44,7 @@ enum {
 };
 
 enum asking { ASKS_NOTHING, ASKS, KNOWS, LOST };
-enum question { GATHERS, PIECES, SUMS, QUESTIONS };
+enum question { GATHERS, PIECES, SCATTERS, REDUCES, QUESTIONS };
 
 struct answer {
     int way;        /* outside of turns: SLR_WAY_RING: over hosts, in small pieces */
@@ -74,13 +76,16 @@ bool slr_hosts_duel_make(struct slr_hosts *h)
 
 void slr_hosts_duel_open(struct slr_hosts *h, uint32_t rounds)
 {
-    const bool always = slr_get(SLR_S_REDUCE_SCATTER) > 1; /* that is not asked then */
     h->duel->rounds = rounds;
     for (int q = 0; q < QUESTIONS; q++)
-        h->duel->answer[q] = (struct answer){.way = SLR_WAY_NCCL, .least = LEAST_CALLS, .due = slr_get(SLR_S_TRIALS_AFTER)};
+        h->duel->answer[q] =
+            (struct answer){.way = SLR_WAY_NCCL, .least = LEAST_CALLS, .due = slr_get(SLR_S_TRIALS_AFTER)};
     h->duel->answer[GATHERS].way = SLR_WAY_RING;
-    h->duel->answer[SUMS].way = always ? SLR_WAY_RING : SLR_WAY_NCCL;
-    h->duel->answer[SUMS].met = always;
+    for (int q = SCATTERS; q <= REDUCES; q++)
+        if (slr_get(q == SCATTERS ? SLR_S_REDUCE_SCATTER : SLR_S_ALL_REDUCE) == SLR_SCATTERS_ALWAYS) {
+            h->duel->answer[q].way = SLR_WAY_RING;
+            h->duel->answer[q].met = true; /* and not asked */
+        }
 }
 
 /* ---- asking: the thread ---- */
@@ -174,7 +179,8 @@ void slr_hosts_duel_close(struct slr_hosts *h)
  * another duel, with turns twice as long, which adds up with this one. */
 static void judge(const struct slr_comm *whole)
 {
-    static const char *const of[QUESTIONS] = {[PIECES] = "pieces", [SUMS] = "reducescatter"};
+    static const char *const of[QUESTIONS] = {
+        [PIECES] = "pieces", [SCATTERS] = "reducescatter", [REDUCES] = "allreduce"};
     struct slr_duel *d = whole->hosts->duel;
     struct answer *a = &d->answer[d->now];
     const bool again = a->pairs.n > 0;
@@ -263,7 +269,7 @@ static enum slr_reason reason_of(const struct slr_duel *d, enum question kind, i
 {
     if (way == SLR_WAY_RING)
         return SLR_R_HOSTS;
-    const bool untried = kind == SUMS && d->answer[SUMS].pairs.n == 0;
+    const bool untried = kind >= SCATTERS && d->answer[kind].pairs.n == 0;
     return turn ? SLR_R_TRIAL : untried ? SLR_R_SCATTER_UNTRIED : SLR_R_MEASURED;
 }
 
@@ -271,7 +277,7 @@ enum slr_reason slr_hosts_way(const struct slr_call *call)
 {
     struct slr_hosts *h = call->comm->hosts;
     struct slr_duel *d = h->duel;
-    const enum question kind = call->flow->kind->sends_all ? SUMS : GATHERS;
+    const enum question kind = !call->flow->kind->sends_all ? GATHERS : call->flow->kind->gets_all ? REDUCES : SCATTERS;
     if (!d->answer[kind].met) {
         d->answer[kind].met = true;
         d->answer[kind].open = d->rounds > 0;

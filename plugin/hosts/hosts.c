@@ -26,7 +26,7 @@ static bool captures(const struct slr_call *call)
 enum slr_reason slr_hosts_has(const struct slr_call *call)
 {
     const struct slr_collective *kind = call->flow->kind;
-    if ((kind->sends_all && kind->gets_all) || !call->send || !call->recv || !call->shard)
+    if (!call->send || !call->recv || !call->shard)
         return SLR_R_HOSTS_NCCL;
     if (kind->sends_all && !call->comm->hosts->sums)
         return SLR_R_SCATTER_KERNEL;
@@ -112,9 +112,9 @@ static ncclResult_t all_by_nccl(const struct slr_call *call, bool entered)
     if (r != ncclSuccess || slr_shared_work_begin(&c->shared) != SLR_OK)
         return r;
     r = inside_by_nccl(call);
-    if (r == ncclSuccess && (SLR_CU(cuEventRecord, c->hosts->done, c->hosts->stream) != SLR_OK ||
-                             SLR_CU(cuStreamWaitEvent, call->stream, c->hosts->done, 0) != SLR_OK ||
-                             slr_gather_stands(call) != SLR_OK))
+    if (r == ncclSuccess &&
+        (SLR_CU(cuEventRecord, c->hosts->done, c->hosts->stream) != SLR_OK ||
+         SLR_CU(cuStreamWaitEvent, call->stream, c->hosts->done, 0) != SLR_OK || slr_gather_stands(call) != SLR_OK))
         r = ncclUnhandledCudaError;
     slr_shared_work_end();
     return r == ncclSuccess ? r : rail_failed(c, r);

@@ -54,14 +54,15 @@ struct slr_hosts {
     CUevent done;            /* where NCCL does the inside's part: all of it */
     /* Of reduce-scatters: sums.c. */
     bool sums;                 /* all ranks can add */
+    bool strict;               /* a rank has SLIPRING_STRICT */
     size_t piece;              /* bytes of a shard that go at a time */
     CUdeviceptr memory;        /* in halves, which take turns; 0: none yet */
     void *host_memory;         /* the same, where the device had none */
     unsigned half;             /* of the piece that has begun */
     CUevent summed[SLR_HOSTS]; /* by step: what the rail sends; 0: this host's own sum */
     CUevent unused[2];         /* by half: all of the piece is over */
-    ncclComm_t split;        /* where NCCL puts the shadow, if it is split off another one's */
-    struct slr_hosts *late;  /* a list of slr_hosts_owe()'s, and the next in another one's */
+    ncclComm_t split;          /* where NCCL puts the shadow, if it is split off another one's */
+    struct slr_hosts *late;    /* a list of slr_hosts_owe()'s, and the next in another one's */
     struct slr_hosts *later;
 };
 
@@ -95,7 +96,7 @@ enum slr_status slr_rail_open(struct slr_hosts *h);
 int slr_rail_awaits(struct slr_hosts *h);
 
 /* Lets NCCL connect the ranks of the rail, at a moment that is the same for all: each pair exchanges what the first gather
- * would, one byte, in `memory` (two bytes on the device). What it answers. */
+ * would, one byte, in `memory` (two bytes on the device), and all add one. What it answers. */
 ncclResult_t slr_rail_connect(struct slr_hosts *h, CUdeviceptr memory);
 
 /* The next gather begins behind what is on `stream` now; any number of times. */
@@ -106,13 +107,16 @@ enum slr_status slr_rail_enter(const struct slr_hosts *h, CUstream stream);
  * can be. */
 ncclResult_t slr_rail_step(struct slr_hosts *h, int step, const void *send, char *recv, size_t bytes, size_t each);
 
+/* Adds all hosts' `sum`, in place; records `come` of step 1. */
+ncclResult_t slr_rail_add(struct slr_hosts *h, CUdeviceptr sum, size_t count, ncclDataType_t type, ncclRedOp_t op);
+
 /* As one piece, from and to memory of slipring's own. Records `come`. */
 ncclResult_t slr_rail_exchange(struct slr_hosts *h, int step, const void *send, void *recv, size_t bytes);
 
 /* Nothing is in flight. */
 void slr_rail_close(struct slr_hosts *h);
 
-/* ---- sums.c: what a reduce-scatter over hosts (scatter/scatter_hosts.c) needs of the rail; likewise ---- */
+/* ---- sums.c: what reduce-scatters and all-reduces over hosts (scatter/scatter_hosts.c) need of the rail; likewise ---- */
 
 /* `slot`: the smallest SLIPRING_SLOT_BYTES of all ranks. So much of each shard goes at a time as half of it holds for all other
  * hosts, and two of it for all ranks of a host. */
@@ -135,6 +139,10 @@ struct slr_hosts_sum {
 
 /* Exchanges the sums, each behind its `summed`, and adds what has come. */
 ncclResult_t slr_hosts_sum(struct slr_hosts *h, const struct slr_hosts_sum *s);
+
+/* Of an all-reduce: completes a sum of the host's ranks, which stands on `pull`, in place. */
+ncclResult_t slr_hosts_sum_all(struct slr_hosts *h, CUstream pull, CUdeviceptr sum, size_t count, ncclDataType_t type,
+                               ncclRedOp_t op);
 
 /* Nothing uses it any more. */
 void slr_hosts_sums_close(struct slr_hosts *h);

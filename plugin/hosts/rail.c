@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "plugin/hosts/hosts.h"
 
+#include "base/settings.h"
+
 /* NCCL's kernels of the rail want a block or two each, which a GEMM beside them is to leave them first. */
 static enum slr_status open_all(struct slr_hosts *h)
 {
@@ -54,6 +56,19 @@ static ncclResult_t exchange(const struct slr_hosts *h, int step, const void *se
     return r == ncclSuccess ? ended : r;
 }
 
+static ncclResult_t come(struct slr_hosts *h, int step, ncclResult_t r)
+{
+    if (r != ncclSuccess)
+        return r;
+    return SLR_CU(cuEventRecord, h->come[step], h->stream) == SLR_OK ? ncclSuccess : ncclUnhandledCudaError;
+}
+
+ncclResult_t slr_rail_add(struct slr_hosts *h, CUdeviceptr sum, size_t count, ncclDataType_t type, ncclRedOp_t op)
+{
+    void *at = (void *)(uintptr_t)sum;
+    return come(h, 1, slr_real.ncclAllReduce(at, at, count, type, op, h->rail, (cudaStream_t)h->stream));
+}
+
 ncclResult_t slr_rail_connect(struct slr_hosts *h, CUdeviceptr memory)
 {
     ncclResult_t r = ncclSuccess;
@@ -62,7 +77,8 @@ ncclResult_t slr_rail_connect(struct slr_hosts *h, CUdeviceptr memory)
         if (SLR_CU(cuEventCreate, &h->come[step], CU_EVENT_DISABLE_TIMING) != SLR_OK)
             r = ncclUnhandledCudaError;
     }
-    return r;
+    const bool adds = slr_get(SLR_S_ALL_REDUCE) != 0;
+    return r == ncclSuccess && adds ? slr_rail_add(h, memory, 1, ncclUint8, ncclSum) : r;
 }
 
 static int rank_of_step(const struct slr_hosts *h, int step)
@@ -102,8 +118,7 @@ static enum slr_status record(struct slr_hosts *h, CUevent *arrived)
     return SLR_CU(cuEventRecord, *arrived, h->stream);
 }
 
-static ncclResult_t run_pieces(struct slr_hosts *h, int step, const char *send, char *recv, size_t bytes,
-                               size_t each)
+static ncclResult_t run_pieces(struct slr_hosts *h, int step, const char *send, char *recv, size_t bytes, size_t each)
 {
     for (size_t at = 0, i = 0; at < bytes; at += each, i++) {
         const size_t now = bytes - at < each ? bytes - at : each;
@@ -114,13 +129,6 @@ static ncclResult_t run_pieces(struct slr_hosts *h, int step, const char *send, 
             return ncclUnhandledCudaError;
     }
     return ncclSuccess;
-}
-
-static ncclResult_t come(struct slr_hosts *h, int step, ncclResult_t r)
-{
-    if (r != ncclSuccess)
-        return r;
-    return SLR_CU(cuEventRecord, h->come[step], h->stream) == SLR_OK ? ncclSuccess : ncclUnhandledCudaError;
 }
 
 ncclResult_t slr_rail_step(struct slr_hosts *h, int step, const void *send, char *recv, size_t bytes, size_t each)

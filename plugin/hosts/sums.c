@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "plugin/hosts/hosts.h"
 
+#include "base/log.h"
 #include "base/settings.h"
 #include "kernels/scatter.h"
 #include "plugin/timeline/timeline.h"
@@ -36,6 +37,8 @@ CUdeviceptr slr_hosts_sum_at(const struct slr_hosts *h, int step)
 
 static enum slr_status make_events(struct slr_hosts *h)
 {
+    if (h->unused[HALVES - 1])
+        return SLR_OK;
     for (int step = 0; step < h->hosts; step++)
         SLR_TRY(SLR_CU(cuEventCreate, &h->summed[step], CU_EVENT_DISABLE_TIMING));
     for (int half = 0; half < HALVES; half++)
@@ -47,9 +50,12 @@ static enum slr_status make_events(struct slr_hosts *h)
 static enum slr_status open(struct slr_hosts *h)
 {
     const size_t bytes = HALVES * AREAS * area_bytes(h);
-    SLR_TRY(make_events(h));
-    if (slr_real.cuMemAllocAsync(&h->memory, bytes, h->stream) != CUDA_SUCCESS)
+    if (slr_real.cuMemAllocAsync(&h->memory, bytes, h->stream) != CUDA_SUCCESS) {
+        slr_log(
+            SLR_LOG_WARN, "sums_in_host_memory", "wanted=%zu msg=%s", bytes,
+            "the device has no memory for what other hosts' sums pass through: reduce-scatters over hosts are slow");
         SLR_TRY(slr_host_memory(&h->host_memory, &h->memory, bytes));
+    }
     for (int half = 0; half < HALVES; half++)
         SLR_TRY(SLR_CU(cuEventRecord, h->unused[half], h->stream));
     return SLR_OK;
@@ -57,10 +63,24 @@ static enum slr_status open(struct slr_hosts *h)
 
 enum slr_status slr_hosts_sums_begin(struct slr_hosts *h, CUstream pull)
 {
+    SLR_TRY(make_events(h));
     if (!h->memory)
         SLR_TRY(open(h));
     h->half = (h->half + 1) % HALVES;
     return SLR_CU(cuStreamWaitEvent, pull, h->unused[h->half], 0);
+}
+
+ncclResult_t slr_hosts_sum_all(struct slr_hosts *h, CUstream pull, CUdeviceptr sum, size_t count, ncclDataType_t type,
+                               ncclRedOp_t op)
+{
+    if (make_events(h) != SLR_OK || SLR_CU(cuEventRecord, h->summed[0], pull) != SLR_OK ||
+        SLR_CU(cuStreamWaitEvent, h->stream, h->summed[0], 0) != SLR_OK ||
+        SLR_CU(cuEventRecord, h->entry, h->stream) != SLR_OK)
+        return ncclUnhandledCudaError;
+    const ncclResult_t r = slr_rail_add(h, sum, count, type, op);
+    if (r != ncclSuccess)
+        return r;
+    return SLR_CU(cuStreamWaitEvent, pull, h->come[1], 0) == SLR_OK ? ncclSuccess : ncclUnhandledCudaError;
 }
 
 /* Of the piece that has begun: what has been summed for the other hosts goes there, and theirs for this one comes. */

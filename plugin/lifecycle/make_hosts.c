@@ -105,7 +105,8 @@ struct fact {
     int32_t inside;   /* it has the inside, and its rail */
     int32_t sums;     /* likewise: and can add */
     uint32_t rounds;  /* that it would try; 0: none */
-    uint64_t slot;    /* SLIPRING_SLOT_BYTES */
+    int32_t strict;
+    uint64_t slot; /* SLIPRING_SLOT_BYTES */
 };
 
 struct part {
@@ -340,6 +341,7 @@ static bool vote(struct part *p, struct fact own)
     p->learnt = exchange(p, &own);
     for (int r = 0; p->learnt && r < p->init->nranks; r++) {
         p->hosts->sums &= p->fact[r].sums != 0;
+        p->hosts->strict |= p->fact[r].strict != 0;
         if (!p->fact[r].inside)
             return false;
     }
@@ -370,7 +372,10 @@ static bool agree(struct part *p)
     if (!come_together(p) || !prepared)
         return false;
     p->deadline = slr_now_ms() + slr_get(SLR_S_AGREE_TIMEOUT);
-    struct fact own = {.meaning = settings_digest(), .host = host_digest(), .slot = slr_get(SLR_S_SLOT_BYTES)};
+    struct fact own = {.meaning = settings_digest(),
+                       .host = host_digest(),
+                       .strict = slr_get(SLR_S_STRICT) != 0,
+                       .slot = slr_get(SLR_S_SLOT_BYTES)};
     own.willing = willing(p, &own);
     own.rounds = slr_trials_none() ? 0 : (uint32_t)slr_get(SLR_S_TRIALS);
     if (!exchange(p, &own))

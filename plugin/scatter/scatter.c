@@ -11,6 +11,7 @@
 #include "plugin/comm/stream.h"
 #include "plugin/connect/connect.h"
 #include "plugin/gather/gather.h"
+#include "plugin/hosts/hosts.h"
 #include "plugin/pending/order.h"
 #include "plugin/pending/pending.h"
 #include "plugin/produce/produce.h"
@@ -60,7 +61,9 @@ ncclResult_t slr_scatter_real(const struct slr_call *call, void *recv)
 enum slr_reason slr_scatter_may(const struct slr_call *call)
 {
     const struct slr_collective *kind = call->flow->kind;
-    const bool off = slr_get(kind->setting) == SLR_SCATTERS_OFF || (kind->gets_all && slr_sums_any_strict(call->comm));
+    const struct slr_comm *c = call->comm;
+    const bool strict = kind->gets_all && (c->hosts ? c->hosts->strict : slr_sums_any_strict(c));
+    const bool off = slr_get(kind->setting) == SLR_SCATTERS_OFF || strict;
     return off ? kind->off : SLR_R_RING;
 }
 

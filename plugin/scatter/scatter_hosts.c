@@ -14,6 +14,8 @@
 #include "plugin/produce/product.h"
 #include "plugin/produce/product_parts.h"
 
+#define GRAIN ((size_t)16) /* bytes: a multiple of every element */
+
 /* Some bytes of every shard. */
 struct piece {
     size_t at, bytes;
@@ -77,8 +79,8 @@ static enum slr_status put_step(const struct slr_call *call, const struct slr_pr
     struct slr_hosts *h = c->hosts;
     const int host = slr_hosts_to_step(h, step);
     const CUdeviceptr own = (CUdeviceptr)(uintptr_t)call->recv + piece.at;
-    struct slr_scatter_part part[SLR_PRODUCT_PARTS > SLR_PLAIN_PARTS * SLR_MAX_RANKS ? SLR_PRODUCT_PARTS
-                                                                                     : SLR_PLAIN_PARTS * SLR_MAX_RANKS];
+    struct slr_scatter_part
+        part[SLR_PRODUCT_PARTS > SLR_PLAIN_PARTS * SLR_MAX_RANKS ? SLR_PRODUCT_PARTS : SLR_PLAIN_PARTS * SLR_MAX_RANKS];
     struct slr_scatter s = {.send = (CUdeviceptr)(uintptr_t)of_host(call, host) + piece.at,
                             .recv = step == 0 ? own : slr_hosts_sum_at(h, step),
                             .stride = call->shard,
@@ -143,7 +145,8 @@ static ncclResult_t add_hosts(const struct slr_call *call, struct piece piece)
 }
 
 /* Behind the entry; with a product under the lane's lock, which this gives up. */
-static ncclResult_t run_piece(const struct slr_call *call, const struct slr_product *p, CUevent before, struct piece piece)
+static ncclResult_t run_piece(const struct slr_call *call, const struct slr_product *p, CUevent before,
+                              struct piece piece)
 {
     struct slr_comm *c = call->comm;
     enum slr_status s = slr_shared_enter(&c->shared);
@@ -194,6 +197,13 @@ static ncclResult_t by_ring(const struct slr_call *call, bool entered)
 
 /* ---- inside by NCCL ---- */
 
+/* A group of NCCL's. */
+static ncclResult_t ended(ncclResult_t r)
+{
+    const ncclResult_t of_group = slr_real.ncclGroupEnd();
+    return r == ncclSuccess ? of_group : r;
+}
+
 /* Each rank of the host gets its part of the sums for another host, or this one, on the rail's stream. */
 static ncclResult_t reduce_step(const struct slr_call *call, int step, struct piece piece)
 {
@@ -204,9 +214,9 @@ static ncclResult_t reduce_step(const struct slr_call *call, int step, struct pi
     for (int root = 0; root < h->per && r == ncclSuccess; root++)
         r = slr_real.ncclReduce(send + (size_t)root * call->shard, recv, piece.bytes / slr_type_bytes(call->type),
                                 call->type, op_inside(call), root, h->inside, (cudaStream_t)h->stream);
-    const ncclResult_t ended = slr_real.ncclGroupEnd();
-    if (r != ncclSuccess || ended != ncclSuccess)
-        return r != ncclSuccess ? r : ended;
+    r = ended(r);
+    if (r != ncclSuccess)
+        return r;
     return SLR_CU(cuEventRecord, h->summed[step], h->stream) == SLR_OK ? ncclSuccess : ncclUnhandledCudaError;
 }
 
@@ -229,10 +239,142 @@ static ncclResult_t by_nccl(const struct slr_call *call, bool entered)
     return run_pieces(call, reduce_piece);
 }
 
+/* ---- all-reduces ---- */
+
+static size_t length_of(const struct slr_call *call, int shard, struct piece piece)
+{
+    const size_t begin = (size_t)shard * call->shard + piece.at, end = begin + piece.bytes;
+    return begin >= call->bytes ? 0 : (end < call->bytes ? end : call->bytes) - begin;
+}
+
+static void *of_shard(const void *buffer, const struct slr_call *call, int shard, struct piece piece)
+{
+    return (char *)buffer + (size_t)shard * call->shard + piece.at;
+}
+
+static enum slr_status complete(void *of, CUstream pull, CUdeviceptr at, size_t bytes)
+{
+    const struct slr_call *call = of;
+    const size_t count = bytes / slr_type_bytes(call->type);
+    return slr_hosts_sum_all(call->comm->hosts, pull, at, count, call->type, call->op) == ncclSuccess ? SLR_OK
+                                                                                                      : SLR_PEER;
+}
+
+static enum slr_status reduce_put(struct slr_call *call, struct piece piece)
+{
+    struct slr_comm *c = call->comm;
+    const CUdeviceptr all = (CUdeviceptr)(uintptr_t)call->recv + piece.at;
+    struct slr_scatter_part part[SLR_PLAIN_PARTS * SLR_MAX_RANKS];
+    struct slr_scatter s = {.send = (CUdeviceptr)(uintptr_t)call->send + piece.at,
+                            .recv = all + (size_t)c->rank * call->shard,
+                            .all = all,
+                            .stride = call->shard,
+                            .plan = slr_scatter_plan(piece.bytes),
+                            .elem = slr_type_bytes(call->type),
+                            .divisor = slr_scatter_divisor(call),
+                            .reduce = slr_sums_of(c),
+                            .part = part,
+                            .complete = complete,
+                            .of = call};
+    slr_pending_join(c->lane, SLR_R_JOIN_NEXT_GATHER, call->flow->kind->function);
+    s.plan.slots = slr_scatter_slots(c, call->shard);
+    slr_scatter_type(call->type, &s.type);
+    for (int r = 0; r < c->nranks; r++)
+        s.length[r] = length_of(call, r, piece);
+    s.parts = slr_scatter_plain(c, &s.plan, s.length, part);
+    slr_scatter_arrives(c, &s);
+    if (piece.at > 0)
+        slr_gather_number(call);
+    return slr_scatter_run(call, &s, NULL, NULL);
+}
+
+static ncclResult_t reduce_ring(const struct slr_call *call, struct piece piece)
+{
+    struct slr_comm *c = call->comm;
+    struct slr_call x = *call;
+    enum slr_status s = slr_shared_enter(&c->shared);
+    if (s != SLR_OK)
+        return slr_scatter_outcome(call, s);
+    slr_lane_lock(c->lane);
+    s = reduce_put(&x, piece);
+    slr_lane_unlock(c->lane);
+    slr_shared_leave();
+    return slr_scatter_outcome(call, s);
+}
+
+static ncclResult_t all_by_ring(const struct slr_call *call, bool entered)
+{
+    (void)entered;
+    slr_solo_note(slr_stream_name(call->stream, false));
+    return run_pieces(call, reduce_ring);
+}
+
+/* Inside by NCCL: the own shard's sum, completed in the parts in which a host with a ring does it, and given to all. */
+static ncclResult_t reduce_by_nccl(const struct slr_call *call, struct piece piece)
+{
+    struct slr_comm *c = call->comm;
+    struct slr_hosts *h = c->hosts;
+    const size_t elem = slr_type_bytes(call->type);
+    const cudaStream_t stream = (cudaStream_t)h->stream;
+    const CUdeviceptr own = slr_hosts_sum_at(h, 1);
+    const struct slr_plan plan = slr_scatter_plan(piece.bytes);
+    struct slr_scatter_part part[SLR_PLAIN_PARTS * SLR_MAX_RANKS];
+    size_t length[SLR_MAX_RANKS];
+    for (int i = 0; i < c->nranks; i++)
+        length[i] = length_of(call, i, piece);
+    const unsigned parts = slr_scatter_plain(c, &plan, length, part);
+    ncclResult_t r = slr_real.ncclGroupStart();
+    for (int root = 0; root < c->nranks && r == ncclSuccess; root++)
+        if (length[root])
+            r = slr_real.ncclReduce(of_shard(call->send, call, root, piece), (void *)(uintptr_t)own,
+                                    length[root] / elem, call->type, call->op, root, h->inside, stream);
+    r = ended(r);
+    for (unsigned i = 0; i < parts && r == ncclSuccess; i++)
+        if (part[i].shard == c->rank)
+            r = slr_rail_add(h, own + part[i].at, part[i].bytes / elem, call->type, call->op);
+    if (r == ncclSuccess)
+        r = slr_real.ncclGroupStart();
+    else
+        return r;
+    for (int root = 0; root < c->nranks && r == ncclSuccess; root++)
+        if (length[root])
+            r = slr_real.ncclBroadcast((const void *)(uintptr_t)own, of_shard(call->recv, call, root, piece),
+                                       length[root] / elem, call->type, root, h->inside, stream);
+    return ended(r);
+}
+
+static ncclResult_t reduce_without_ring(const struct slr_call *call, struct piece piece)
+{
+    struct slr_hosts *h = call->comm->hosts;
+    if (slr_shared_enter(&call->comm->shared) != SLR_OK)
+        return failed(call, ncclUnhandledCudaError);
+    ncclResult_t r = slr_hosts_sums_begin(h, h->stream) == SLR_OK ? ncclSuccess : ncclUnhandledCudaError;
+    if (r == ncclSuccess)
+        r = reduce_by_nccl(call, piece);
+    if (r == ncclSuccess &&
+        (SLR_CU(cuEventRecord, h->unused[h->half], h->stream) != SLR_OK ||
+         SLR_CU(cuStreamWaitEvent, call->stream, h->unused[h->half], 0) != SLR_OK || slr_gather_stands(call) != SLR_OK))
+        r = ncclUnhandledCudaError;
+    slr_shared_leave();
+    return r == ncclSuccess ? r : failed(call, r);
+}
+
+static ncclResult_t all_by_nccl(const struct slr_call *call, bool entered)
+{
+    (void)entered;
+    return run_pieces(call, reduce_without_ring);
+}
+
 /* ---- the calls ---- */
 
 static const struct slr_flow flow_ring = {.kind = &slr_collectives[SLR_REDUCE_SCATTER], .ring = by_ring};
-static const struct slr_flow flow_nccl = {.kind = &slr_collectives[SLR_REDUCE_SCATTER], .enter = slr_hosts_enter_call, .ring = by_nccl};
+static const struct slr_flow flow_nccl = {
+    .kind = &slr_collectives[SLR_REDUCE_SCATTER], .enter = slr_hosts_enter_call, .ring = by_nccl};
+
+static const struct slr_flow reduce_flow = {
+    .kind = &slr_collectives[SLR_ALL_REDUCE], .enter = slr_hosts_enter_call, .ring = all_by_ring};
+static const struct slr_flow reduce_flow_nccl = {
+    .kind = &slr_collectives[SLR_ALL_REDUCE], .enter = slr_hosts_enter_call, .ring = all_by_nccl};
 
 static struct slr_call of_inside(const struct slr_call *call, struct slr_comm *inside)
 {
@@ -247,14 +389,17 @@ static struct slr_call of_inside(const struct slr_call *call, struct slr_comm *i
 struct slr_call slr_scatter_of_hosts(const struct slr_call *call, struct slr_comm *inside, bool ring)
 {
     struct slr_call x = of_inside(call, inside);
-    x.flow = ring ? &flow_ring : &flow_nccl;
+    const bool all = call->flow->kind->gets_all;
+    if (all) /* shards of its ranks */
+        x.shard = (call->bytes + (size_t)inside->nranks * GRAIN - 1) / ((size_t)inside->nranks * GRAIN) * GRAIN;
+    x.flow = all ? (ring ? &reduce_flow : &reduce_flow_nccl) : ring ? &flow_ring : &flow_nccl;
     return x;
 }
 
-/* Its GEMM is computed in parts as long as the latest such call has gone over hosts. */
+/* A reduce-scatter's GEMM is computed in parts as long as the latest such call has gone over hosts. */
 enum slr_reason slr_scatter_hosts_choose(struct slr_call *call)
 {
-    struct slr_comm *inside = slr_comm_inside(call->comm);
+    struct slr_comm *inside = call->flow->kind->gets_all ? NULL : slr_comm_inside(call->comm);
     if (!inside)
         return slr_hosts_way(call);
     struct slr_call x = of_inside(call, inside);

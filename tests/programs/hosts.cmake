@@ -263,6 +263,7 @@ run(hosts_mutant_untold 120 WITH hosts_untold ${caught_sh} "neither done nor in 
   PLAY fault_flight kill-before 1)
 run(hosts_mutant_not_cut_off 120 WITH hosts_not_cut_off ${caught_sh} --tries 20 "shard is wrong" ${four} PROCESSES 4 LAUNCH --end 0 kill
   PLAY fault_flight kill-between 0)
+run(hosts_mutant_sum_unsaid 120 MUTANT hosts_sum_unsaid ${judged} ${random} EACH fuzz_plan 38 ${left_out} ENV ${strict_gpu})
 run(hosts_mutant_besides 120 MUTANT hosts_besides ${caught} EACH forms_order group-first-into-second 4)
 run(hosts_mutant_before 120 MUTANT hosts_before ${caught} EACH forms_order group-second-by-first 4)
 run(hosts_mutant_order 120 MUTANT hosts_order ${caught} EACH forms_order comm-broadcast 4)

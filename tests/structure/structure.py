@@ -153,7 +153,7 @@ USES = {
     'plugin/passed': 'base cache kernels comm connect tuner produce pending',
     'plugin/transfer': 'base cache kernels comm memory passed',
     'plugin/gather': 'base cache kernels comm memory connect trials produce pending passed transfer',
-    'plugin/hosts': 'base cache kernels util comm timeline trials gather',
+    'plugin/hosts': 'base cache kernels util comm timeline trials produce gather',
     'plugin/fuse': 'base kernels util comm trials produce pending passed hosts',
     'plugin/record': 'base cache kernels comm memory connect timeline trials graphs pending passed transfer gather',
     'plugin/scatter': 'base kernels abi util comm connect timeline trials produce graphs pending gather record hosts',
