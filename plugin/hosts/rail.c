@@ -30,7 +30,6 @@ static void close_event(CUevent *event)
 
 void slr_rail_close(struct slr_hosts *h)
 {
-    slr_hosts_sums_close(h);
     close_event(&h->entry);
     close_event(&h->done);
     for (int step = 1; step < h->hosts; step++) {

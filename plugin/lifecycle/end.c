@@ -157,6 +157,7 @@ static void end_rail(struct slr_hosts *h, bool abort)
         slr_real.ncclCommAbort(h->rail);
     else if (h->stream)
         slr_real.cuStreamSynchronize(h->stream);
+    slr_hosts_sums_close(h);
     slr_rail_close(h);
     if (h->rail && !abort)
         slr_real.ncclCommDestroy(h->rail);

@@ -479,9 +479,13 @@ record_hosts() {
     LD_LIBRARY_PATH="$SOFTGPU_DIR${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}" TEST_HOSTS=2 "$LAUNCHER" run --lib "$SLIPRING_LIB" --set min_bytes=0 --set hosts=on \
         --set trials=0 --record "$dir/logs" -- "$GATHERS" 4 5000 >"$dir/out"
     "$SLIPRING_REPORT" --details --html "$dir/page" "$dir/logs"
-    has "$dir/page" "ring of each of 2 hosts" "gathers.*time the network took [0-9]*%" ">Rail<" "inside of a host, of gathers of"
+    has "$dir/page" "ring of each of 2 hosts" "gathers.*time the network took [0-9]*%" ">Rail<" "inside of a host, of calls of"
     "$SLIPRING_TRACE_TOOL" -o "$dir/trace" "$dir/logs" 2>/dev/null
     has "$dir/trace" '"name":"Rail"'
+    LD_LIBRARY_PATH="$SOFTGPU_DIR${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}" TEST_HOSTS=2 "$LAUNCHER" run --lib "$SLIPRING_LIB" --set min_bytes=0 --set hosts=on \
+        --set trials=2 --set trials_after=2 --record "$dir/sums" -- "$SCATTER" tried-gemms 4 >"$dir/out"
+    "$SLIPRING_REPORT" --details "$dir/sums" >"$dir/text"
+    has "$dir/text" "duel of reduce-scatters over hosts: [0-9]* calls of the program took .* ms so" "calls, and what is between them, take"
 }
 
 # Who calls, as a program has named it: in text, page and JSON; by the place in the period, by shape, and of reduce-scatters.

@@ -373,6 +373,9 @@ static void add_to_member(struct model *m, uint32_t process, const struct log_re
     case E_DUEL:
         model_add_duel(m, b, r);
         break;
+    case E_DUEL_OF:
+        model_add_duel_of(m, b, r);
+        break;
     case E_SITE_WAY:
         model_add_site_way(m, b, r);
         break;

@@ -149,12 +149,13 @@ struct trial {
 };
 
 /* Ring and NCCL, compared by what all calls of a turn take together: line duel. Times are ms, 0: none.
- * `sites` 0: of a communicator over hosts. */
+ * `sites` 0: of a communicator over hosts, of its gathers, or line duel_of: of something else. */
 struct duel {
     int64_t ts;
     uint64_t sites, calls;
     double ring_ms, nccl_ms;
-    const char *by; /* ring, nccl, sites or none */
+    const char *by; /* ring, nccl, sites or none; with, without or none */
+    const char *of; /* pieces, reducescatter or allreduce, and then the ring is with them; NULL: gathers */
 };
 
 /* Which way a site's calls go at the end: line site_way. */

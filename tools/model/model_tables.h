@@ -17,10 +17,11 @@ uint32_t model_process(struct model *m, const char *host, int64_t pid);
 uint32_t model_comm(struct model *m, const char *name, uint32_t process);
 uint32_t model_member(struct model *m, uint32_t process, uint32_t comm, int32_t crank);
 
-/* model_trials.c: a line `tried`, `duel` or `site_way`; told with log_problem() and left out when it can
+/* model_trials.c: a line `tried`, `duel`, `duel_of` or `site_way`; told with log_problem() and left out when it can
  * not be used. */
 void model_add_trial(struct model *m, struct member *b, const struct log_record *r);
 void model_add_duel(struct model *m, struct member *b, const struct log_record *r);
+void model_add_duel_of(struct model *m, struct member *b, const struct log_record *r);
 void model_add_site_way(struct model *m, struct member *b, const struct log_record *r);
 /* The field context; lines of older libraries have none: then a size is one site. False: it can not be used, and that
  * has been said. */

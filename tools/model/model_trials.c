@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Lines `tried`, `duel` and `site_way`. */
+/* Lines `tried`, `duel`, `duel_of` and `site_way`. */
 #include <stdlib.h>
 #include <string.h>
 #include "tools/model/model_tables.h"
@@ -102,6 +102,29 @@ void model_add_duel(struct model *m, struct member *b, const struct log_record *
                                            .ring_ms = (double)r->num[F_RING_MS] / 1e9,
                                            .nccl_ms = (double)r->num[F_NCCL_MS] / 1e9,
                                            .by = model_intern(m, r->text[F_BY])}));
+}
+
+static bool is_one_of(struct model *m, const struct log_record *r, const char *name, const char *is,
+                      const char *const known[3])
+{
+    for (int i = 0; i < 3; i++)
+        if (strcmp(is, known[i]) == 0)
+            return true;
+    log_problem(m->reader, r->line, "field \"%s\" is none that is known, expected %s, %s or %s", name, known[0],
+                known[1], known[2]);
+    return false;
+}
+
+void model_add_duel_of(struct model *m, struct member *b, const struct log_record *r)
+{
+    static const char *const of[] = {"pieces", "reducescatter", "allreduce"}, *const by[] = {"with", "without", "none"};
+    if (is_one_of(m, r, "of", r->text[F_OF], of) && is_one_of(m, r, "by", r->text[F_BY], by))
+        vec_push(&b->duels, ((struct duel){.ts = r->num[F_TS],
+                                           .calls = (uint64_t)r->num[F_CALLS],
+                                           .ring_ms = (double)r->num[F_WITH_MS] / 1e9,
+                                           .nccl_ms = (double)r->num[F_WITHOUT_MS] / 1e9,
+                                           .by = model_intern(m, r->text[F_BY]),
+                                           .of = model_intern(m, r->text[F_OF])}));
 }
 
 void model_add_site_way(struct model *m, struct member *b, const struct log_record *r)

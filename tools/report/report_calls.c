@@ -222,7 +222,7 @@ static void put_why(struct table *t, const struct report *r, const struct call *
     if (has(c, SLR_R_HOSTS))
         snprintf(why + strlen(why), WHY - strlen(why), "%sover hosts", *why ? "; " : "");
     if (!*why && whole)
-        snprintf(why, sizeof why, "inside of a host, of gathers of %s", whole);
+        snprintf(why, sizeof why, "inside of a host, of calls of %s", whole);
     table_cell(t, "%s", *why ? why : "not compared");
 }
 

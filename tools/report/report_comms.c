@@ -10,8 +10,9 @@ static bool left_to_nccl(const struct report *r, const struct comm *c)
 {
     for (size_t i = 0; i < c->members.n; i++) {
         const struct member *b = &r->m->members.at[c->members.at[i]];
-        if (b->duels.n)
-            return strcmp(b->duels.at[b->duels.n - 1].by, "ring") != 0;
+        for (size_t k = b->duels.n; k-- > 0;)
+            if (!b->duels.at[k].of)
+                return strcmp(b->duels.at[k].by, "ring") != 0;
     }
     return false;
 }

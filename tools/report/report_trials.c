@@ -112,6 +112,19 @@ static const char *with_unit(char *buf, double ms)
     return *buf == '-' ? buf : strcat(buf, " ms");
 }
 
+/* Over hosts, of something else than gathers. */
+static void say_duel_of(struct report *r, const struct comm *c, const struct duel *d)
+{
+    char with[TRIAL_MS], without[TRIAL_MS];
+    const bool pieces = strcmp(d->of, "pieces") == 0, none = strcmp(d->by, "none") == 0;
+    const char *what = pieces                            ? "gathers in more pieces"
+                       : strcmp(d->of, "allreduce") == 0 ? "all-reduces"
+                                                         : "reduce-scatters";
+    out_item(r->o, "%s, duel of %s over hosts: %" PRIu64 " calls of the program took %s so, %s %s; %s%s.", c->name,
+             what, d->calls, with_unit(with, d->ring_ms), with_unit(without, d->nccl_ms),
+             pieces ? "in fewer" : "by NCCL", none ? "not certain, so without" : "decided: ", none ? "" : d->by);
+}
+
 static void say_duel(struct report *r, const struct comm *c, const struct duel *d)
 {
     char ring[TRIAL_MS], nccl[TRIAL_MS], decided[64] = "not certain: each site by its own times";
@@ -130,7 +143,7 @@ static void say_duels(void *ctx, const struct comm *c, const struct member *b)
     struct shown *s = ctx;
     for (size_t i = 0; i < b->duels.n; i++)
         if (s->duels++ < DUELS_SHOWN)
-            say_duel(s->r, c, &b->duels.at[i]);
+            (b->duels.at[i].of ? say_duel_of : say_duel)(s->r, c, &b->duels.at[i]);
 }
 
 static void say_all_duels(struct shown *s)

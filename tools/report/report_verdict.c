@@ -15,6 +15,8 @@ struct found {
     unsigned late;           /* for which a way was chosen, and no call has gone by it */
     uint64_t most;           /* calls of one of those left, or late, at most */
     const struct duel *duel; /* the latest */
+    const struct duel
+        *sums; /* the latest over hosts of reduce-scatters or all-reduces, which tells where there is no other */
 };
 
 static void add_way(struct found *f, const struct member *b, const struct site_way *w)
@@ -45,6 +47,11 @@ static void add_member(void *ctx, const struct comm *c, const struct member *b)
         add_way(f, b, &b->ways.at[i]);
     for (size_t i = 0; i < b->duels.n; i++) {
         const struct duel *d = &b->duels.at[i];
+        if (d->of) {
+            if (strcmp(d->of, "pieces") != 0 && strcmp(d->by, "none") != 0 && d->ring_ms > 0 && d->nccl_ms > 0)
+                f->sums = d;
+            continue;
+        }
         const bool of_hosts = d->sites == 0, close = of_hosts && strcmp(d->by, "none") == 0;
         f->program += of_hosts && !close;
         f->close += close;
@@ -91,7 +98,7 @@ static const char *outcome(double saved, double of)
 static void say_duel(struct report *r, const struct duel *d)
 {
     const double saved = d->nccl_ms - d->ring_ms;
-    if (d->by && strcmp(d->by, "nccl") == 0)
+    if (d->by && (strcmp(d->by, "nccl") == 0 || strcmp(d->by, "without") == 0))
         out_say(r->o,
                 "Not worth it here: %" PRIu64
                 " calls, and what is between them, take %.3f ms over the ring and %.3f ms by NCCL, which has them: "
@@ -134,8 +141,10 @@ static void say_measured(struct report *r, const struct found *f)
 {
     if (f->program && f->duel)
         say_duel(r, f->duel);
-    else
+    else if (f->sites)
         say_sites(r, f);
+    else
+        say_duel(r, f->sums);
 }
 
 /* Why nothing is known. */
@@ -209,7 +218,7 @@ static void say_unmoved(struct report *r)
 
 static bool is_measured(const struct found *f)
 {
-    return f->sites || (f->program && f->duel);
+    return f->sites || (f->program && f->duel) || f->sums;
 }
 
 void report_verdict(struct report *r)
