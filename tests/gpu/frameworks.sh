@@ -157,16 +157,6 @@ the_table() {
         { grep '^WRONG' "$logs/table.table" && return 1; }
 }
 
-install_wheels() {
-    local wheel
-    site=$(mktemp -d)
-    trap 'rm -rf "$site"; pack_logs' EXIT
-    for wheel in "$wheels"/*.whl; do
-        "${python[@]}" -m pip install --quiet --no-deps --no-index --disable-pip-version-check \
-            --root-user-action=ignore --upgrade --target "$site" "$wheel" >>"$logs/wheels.log" 2>&1 ||
-            warn "$wheel was not installed: $(tail -n 1 "$logs/wheels.log")"
-    done
-    export PYTHONPATH=$site${PYTHONPATH:+:$PYTHONPATH}
 }
 
 device_option=() ranks=2

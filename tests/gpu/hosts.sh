@@ -7,7 +7,7 @@
 #   random-*  random PyTorch and JAX programs (torch_programs.py, jax_programs.py), whose every value is compared
 #   torch-*   PyTorch programs (frameworks/), without slipring and with it: the same losses, bit for bit. All gathers go over
 #             hosts; *-tried: as a duel finds (48 calls and more a turn), *-now: communicators are made at once, and split;
-#             *-sums: reduce-scatters as well, whose losses are nearly the same
+#             *-sums: reduce-scatters and all-reduces as well, whose losses are nearly the same
 #
 # With --spread each rank has a GPU of its own, and NCCL talks over sockets between the hosts only. Then there is a table
 # of times as well (time-*, no promise for real networks): of sockets, and of hosts whose network is NVLink.
@@ -16,6 +16,7 @@
 #   --spread       four GPUs, one for each rank
 #   --softgpu      on the software GPU, the C programs alone: tests this script
 #   --build DIR    use this build as it is instead of building in build-gpu
+#   --wheels DIR   install the wheels of this folder, without what they depend on: for megatron-core, DeepSpeed, transformers
 #   --steps N      of each PyTorch program [40]
 #   --seconds N    of random programs, of each kind [60]
 #   --only REGEX   only the steps whose name matches
@@ -28,12 +29,12 @@
 set -euo pipefail
 . "$(dirname "$0")/steps.sh"
 
-steps=40 each=120 seconds=60 one_gpu=1 jobs=2 spread=0
+steps=40 each=120 seconds=60 one_gpu=1 jobs=2 spread=0 wheels=""
 while [ $# -gt 0 ]; do
     case $1 in
     --softgpu) softgpu=1 ;;
     --spread) spread=1 one_gpu=0 ;;
-    --build | --steps | --seconds | --only | --jobs | --each | --limit | --out) need_value "$1" "$@" && declare "${1#--}=$2" && shift ;;
+    --build | --wheels | --steps | --seconds | --only | --jobs | --each | --limit | --out) need_value "$1" "$@" && declare "${1#--}=$2" && shift ;;
     -h | --help) usage && exit 0 ;;
     *) bad_usage "unknown option $1; see --help" ;;
     esac
@@ -48,32 +49,35 @@ settings=(--set hosts=on --set min_bytes=0 --set log=info)
 tries() { # NAME
     local of=(--set trials=0)
     [[ $1 != *-tried ]] || of=(--set trials=2 --set trials_after=4)
-    [[ $1 != *-sums ]] || of+=(--set reduce_scatter=always)
+    [[ $1 != *-sums ]] || of+=(--set reduce_scatter=always --set all_reduce=always)
     echo "${of[@]}"
 }
 
-# How many calls of all ranks were counted with the reason.
-counts() { # NAME REASON
-    cat /dev/null "$logs/$1".*.decisions | sed -nE "s/.* count reason=$2 n=([0-9]+).*/\1/p" | awk '{ n += $1 } END { print n + 0 }'
+# How many calls of all ranks were counted with the reason: COUNT is count of gathers, or [a-z]+_count of sums.
+counts() { # NAME COUNT REASON
+    cat /dev/null "$logs/$1".*.decisions | sed -nE "s/.* $2 reason=$3 n=([0-9]+).*/\1/p" | awk '{ n += $1 } END { print n + 0 }'
 }
 
 # HSDP shards inside of a host, so that its gathers go over the ring there.
 row() { # NAME COMMAND...
-    local name=$1 rc=0 moved
+    local name=$1 rc=0 moved sums
     shift
     "$@" || rc=$?
-    moved=$(counts "$name" "$([[ $name == *hsdp* ]] && echo ring || echo hosts)")
-    printf '| %s | %s | %s | %s |\n' "$name" "$([ $rc = 0 ] && echo exact || echo "status $rc")" "$moved" "$(counts "$name" fused)" >"$logs/$name.row"
+    moved=$(counts "$name" count "$([[ $name == *hsdp* ]] && echo ring || echo hosts)")
+    sums=$(counts "$name" '[a-z]+_count' hosts)
+    printf '| %s | %s | %s | %s | %s |\n' "$name" "$([ $rc = 0 ] && echo exact || echo "status $rc")" "$moved" "$(counts "$name" count fused)" "$sums" >"$logs/$name.row"
     [ $rc = 0 ] || return $rc
-    [ "$moved" -gt 0 ] || { grep -hE 'hosts_off|communicator ' "$logs/$name".*.decisions | head -n 4; echo "no gather went over hosts" && return 1; }
+    [ $((moved + sums)) -gt 0 ] || { grep -hE 'hosts_off|communicator ' "$logs/$name".*.decisions | head -n 4; echo "nothing went over hosts" && return 1; }
+    [[ $name != *-sums || $sums -gt 0 ]] || { echo "no sum went over hosts" && return 1; }
 }
 
 # c_programs NAME FIRST-SEED: those of four ranks, as many as fit into the time; each rank is started with its host's name.
 c_programs() {
-    local name=$1 at=$2 n=0 end=$((SECONDS + seconds)) options=(--no threads,kill,freeze,stop,deepbind,conditional)
+    local name=$1 at=$2 n=0 sums=auto end=$((SECONDS + seconds)) options=(--no threads,kill,freeze,stop,deepbind,conditional)
+    [ "$name" = c-0 ] || sums=always
     for (( ; SECONDS < end; at++)); do
         "${plain[@]}" "$fuzz_plan" "$at" --about "${options[@]}" | grep -q '^processes ranks=4 ' || continue
-        TEST_HOSTS=2 SLIPRING_REDUCE_SCATTER=$([ "$name" = c-0 ] && echo auto || echo always) timeout -k 5 100 "${plain[@]}" "$slipring" run --lib "$build/libslipring.so" "${settings[@]}" --set alloc_min=1 --set trials=0 \
+        TEST_HOSTS=2 SLIPRING_REDUCE_SCATTER=$sums SLIPRING_ALL_REDUCE=$sums timeout -k 5 100 "${plain[@]}" "$slipring" run --lib "$build/libslipring.so" "${settings[@]}" --set alloc_min=1 --set trials=0 \
             --set chunks=$((at % 4)) --set "log_file=$logs/$name.%p.decisions" -- "$fuzz_plan" "$at" "${options[@]}" >"$logs/$name.one" 2>&1 ||
             { echo "seed $at:" && tail -n 20 "$logs/$name.one" && return 1; }
         n=$((n + 1))
@@ -170,8 +174,8 @@ sums() {
 
 table() {
     {
-        echo "| program | bytes, losses | gathers of all ranks moved | fused |"
-        echo "| --- | --- | --- | --- |"
+        echo "| program | bytes, losses | gathers of all ranks moved | fused | sums moved |"
+        echo "| --- | --- | --- | --- | --- |"
         for name in "${names[@]}"; do cat "$logs/$name.row" 2>/dev/null || true; done
     } >"$logs/table.table"
 }
@@ -194,6 +198,15 @@ if [ $softgpu = 0 ]; then
     side_by_side torch-fsdp2 "$each" torch_of torch-fsdp2 fsdp2.py
     side_by_side torch-fsdp2-tried "$each" torch_of torch-fsdp2-tried fsdp2.py
     side_by_side torch-fsdp2-sums "$each" torch_of torch-fsdp2-sums fsdp2.py
+    side_by_side torch-ddp-sums "$each" torch_of torch-ddp-sums ddp.py
+    side_by_side torch-dtensor-sums "$each" torch_of torch-dtensor-sums dtensor.py
+    if [ -n "$wheels" ]; then
+        install_wheels
+        side_by_side torch-megatron-sums "$each" torch_of torch-megatron-sums megatron_tp.py
+        side_by_side torch-megatron-whole-sums "$each" torch_of torch-megatron-whole-sums megatron_tp.py --form whole
+        side_by_side torch-zero3-sums "$each" torch_of torch-zero3-sums zero3.py
+        side_by_side torch-transformers-sums "$each" torch_of torch-transformers-sums transformers_tp.py
+    fi
     side_by_side torch-fsdp2-now "$each" torch_of torch-fsdp2-now fsdp2.py --non-blocking
     side_by_side torch-hsdp "$each" torch_of torch-hsdp fsdp2.py --replicas 2
     side_by_side torch-hsdp-now "$each" torch_of torch-hsdp-now fsdp2.py --replicas 2 --non-blocking

@@ -262,3 +262,15 @@ finish() {
     fi
     say "PASS; summary in $out/summary.txt"
 }
+
+# The wheels of the folder `wheels`, for the command in `python`, without what they depend on.
+install_wheels() {
+    local wheel
+    site=$(mktemp -d)
+    trap 'rm -rf "$site"; pack_logs' EXIT
+    for wheel in "$wheels"/*.whl; do
+        "${python[@]}" -m pip install --quiet --no-deps --no-index --disable-pip-version-check \
+            --root-user-action=ignore --upgrade --target "$site" "$wheel" >>"$logs/wheels.log" 2>&1 ||
+            warn "$wheel was not installed: $(tail -n 1 "$logs/wheels.log")"
+    done
+    export PYTHONPATH=$site${PYTHONPATH:+:$PYTHONPATH}
