@@ -157,8 +157,6 @@ the_table() {
         { grep '^WRONG' "$logs/table.table" && return 1; }
 }
 
-}
-
 device_option=() ranks=2
 if [ $cpu = 1 ]; then
     [ -n "$build" ] || die "--cpu needs --build"

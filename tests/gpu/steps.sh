@@ -274,3 +274,4 @@ install_wheels() {
             warn "$wheel was not installed: $(tail -n 1 "$logs/wheels.log")"
     done
     export PYTHONPATH=$site${PYTHONPATH:+:$PYTHONPATH}
+}
