@@ -212,6 +212,11 @@ void slr_hosts_put(struct slr_hosts *h)
 {
     if (!h || atomic_fetch_sub(&h->refs, 1) > 1)
         return;
+    if (h->stream && slr_context_enter(h->ctx) == SLR_OK) {
+        slr_hosts_sums_close(h);
+        slr_rail_close(h);
+        slr_shared_leave();
+    }
     free(h->duel);
     free(h);
 }

@@ -168,8 +168,8 @@ void slr_hosts_duel_close(struct slr_hosts *h);
 
 /* ---- hosts.c ---- */
 
-/* With one use, and locks; NULL: no memory. It ends by slr_hosts_end() (lifecycle/lifecycle_impl.h); what is left of it
- * goes with the last use. */
+/* With one use, and locks; NULL: no memory. It ends by slr_hosts_end() (lifecycle/lifecycle_impl.h); the rail's stream,
+ * events and memory go with the last use, which may be that of an inside whose streams have been held up. */
 struct slr_hosts *slr_hosts_new(void);
 
 /* The split of h's shadow from `from`'s has failed here, as not all ranks came in time. NCCL may still make it, and write

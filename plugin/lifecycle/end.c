@@ -157,8 +157,6 @@ static void end_rail(struct slr_hosts *h, bool abort)
         slr_real.ncclCommAbort(h->rail);
     else if (h->stream)
         slr_real.cuStreamSynchronize(h->stream);
-    slr_hosts_sums_close(h);
-    slr_rail_close(h);
     if (h->rail && !abort)
         slr_real.ncclCommDestroy(h->rail);
     h->rail = NULL;
@@ -169,9 +167,11 @@ static void end_rail(struct slr_hosts *h, bool abort)
 static void cut_off(struct slr_comm *inside)
 {
     struct slr_ring *ring = &inside->lane->ring;
-    if (inside->pass != SLR_R_RING || slr_ring_complete(ring))
+    /* Of sums the rail's part is the last. */
+    const bool idle = slr_real.cuStreamQuery(inside->hosts->stream) != CUDA_ERROR_NOT_READY;
+    if (inside->pass != SLR_R_RING || (idle && slr_ring_complete(ring)))
         return;
-    slr_comm_fail(inside, SLR_PEER, -1, "the gather over hosts was cut off");
+    slr_comm_fail(inside, SLR_PEER, -1, "a call over hosts was cut off");
     for (int r = 0; r < inside->nranks; r++)
         if (r != inside->rank)
             slr_ring_release_sends(ring, r);
