@@ -30,6 +30,9 @@ enum slr_reason slr_hosts_has(const struct slr_call *call)
         return SLR_R_HOSTS_NCCL;
     if (kind->sends_all && !call->comm->hosts->sums)
         return SLR_R_SCATTER_KERNEL;
+    if (kind->sends_all && call->comm->hosts->whole &&
+        !slr_hosts_one_piece(call->comm->hosts, kind->gets_all, call->bytes))
+        return SLR_R_SCATTER_ROOM;
     if (call->bytes < slr_get(SLR_S_MIN_BYTES))
         return SLR_R_TOO_SMALL;
     if (call->config)

@@ -53,9 +53,11 @@ struct slr_hosts {
     CUevent come[SLR_HOSTS]; /* by step: all of it; made with the rail */
     CUevent done;            /* where NCCL does the inside's part: all of it */
     /* Of reduce-scatters: sums.c. */
-    bool sums;                 /* all ranks can add */
-    bool strict;               /* a rank has SLIPRING_STRICT */
-    size_t piece;              /* bytes of a shard that go at a time */
+    _Atomic bool adds; /* there has been one */
+    bool sums;         /* all ranks can add */
+    bool whole;        /* no shard goes by pieces: one thread may make the calls of several ranks (scatter/scatter.c) */
+    bool strict;       /* a rank has SLIPRING_STRICT */
+    size_t piece;      /* bytes of a shard that go at a time */
     CUdeviceptr memory;        /* in halves, which take turns; 0: none yet */
     void *host_memory;         /* the same, where the device had none */
     unsigned half;             /* of the piece that has begun */
@@ -121,6 +123,9 @@ void slr_rail_close(struct slr_hosts *h);
 /* `slot`: the smallest SLIPRING_SLOT_BYTES of all ranks. So much of each shard goes at a time as half of it holds for all other
  * hosts, and two of it for all ranks of a host. */
 void slr_hosts_sums_fit(struct slr_hosts *h, size_t slot);
+
+/* Whether all shards of so many bytes, of an all-reduce those of a host's ranks, are one piece each. */
+bool slr_hosts_one_piece(const struct slr_hosts *h, bool all, size_t bytes);
 
 /* The next piece: `pull` waits until its memory is free. */
 enum slr_status slr_hosts_sums_begin(struct slr_hosts *h, CUstream pull);

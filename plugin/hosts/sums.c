@@ -19,6 +19,11 @@ void slr_hosts_sums_fit(struct slr_hosts *h, size_t slot)
     h->sums &= h->piece > 0;
 }
 
+bool slr_hosts_one_piece(const struct slr_hosts *h, bool all, size_t bytes)
+{
+    return bytes / (size_t)(all ? h->per : h->per * h->hosts) < h->piece;
+}
+
 /* One area: a piece of a shard for each other host. */
 static size_t area_bytes(const struct slr_hosts *h)
 {
@@ -39,6 +44,7 @@ static enum slr_status make_events(struct slr_hosts *h)
 {
     if (h->unused[HALVES - 1])
         return SLR_OK;
+    atomic_store(&h->adds, true);
     for (int step = 0; step < h->hosts; step++)
         SLR_TRY(SLR_CU(cuEventCreate, &h->summed[step], CU_EVENT_DISABLE_TIMING));
     for (int half = 0; half < HALVES; half++)

@@ -104,6 +104,7 @@ struct fact {
     int32_t willing;  /* as far as this rank knows now */
     int32_t inside;   /* it has the inside, and its rail */
     int32_t sums;     /* likewise: and can add */
+    int32_t whole;    /* but no shard by pieces */
     uint32_t rounds;  /* that it would try; 0: none */
     int32_t strict;
     uint64_t slot; /* SLIPRING_SLOT_BYTES */
@@ -308,6 +309,7 @@ static bool make_inside(struct part *p)
     c->spans = h->hosts;
     c->host = h->host;
     h->sums = ring && slr_sums_all_can(c);
+    h->whole = slr_shared_any_in_one_process(&c->shared);
     slr_comm_put(c);
     return ring;
 }
@@ -341,6 +343,7 @@ static bool vote(struct part *p, struct fact own)
     p->learnt = exchange(p, &own);
     for (int r = 0; p->learnt && r < p->init->nranks; r++) {
         p->hosts->sums &= p->fact[r].sums != 0;
+        p->hosts->whole |= p->fact[r].whole != 0;
         p->hosts->strict |= p->fact[r].strict != 0;
         if (!p->fact[r].inside)
             return false;
@@ -392,6 +395,7 @@ static bool agree(struct part *p)
     const bool inside = make_inside(p), rail = make_rail(p);
     own.inside = inside && rail;
     own.sums = p->hosts->sums;
+    own.whole = p->hosts->whole;
     slr_hosts_sums_fit(p->hosts, slot_of_all(p));
     /* Some rank may have waited that long for its rail. */
     p->deadline = slr_now_ms() + 2 * slr_get(SLR_S_AGREE_TIMEOUT);

@@ -143,12 +143,18 @@ static int awaits(const struct slr_comm *c)
     return rank;
 }
 
+/* Of sums over hosts the ring may have done its part when the rail has not. */
+static bool is_complete(const struct slr_comm *c)
+{
+    return slr_ring_complete(&c->lane->ring) && !(c->hosts && atomic_load(&c->hosts->adds) && awaits(c) >= 0);
+}
+
 static void say_stalled(const struct slr_comm *c, uint64_t still)
 {
     const int far = awaits(c);
     char what[120] = "a gather waits for this peer, or for work that stands before it on the application's streams";
     if (far >= 0)
-        snprintf(what, sizeof what, "a gather over hosts waits for what rank %d of all hosts' sends", far);
+        snprintf(what, sizeof what, "a call over hosts waits for what rank %d of all hosts' sends", far);
     slr_log(SLR_LOG_WARN, "stalled", "comm=%s crank=%d peer=%d call=%llu piece=%u ms=%llu msg=%s", c->name, c->rank,
             far >= 0 ? -1 : slowest(c), (unsigned long long)c->substituted, atomic_load(&c->lane->ring.issued),
             (unsigned long long)still, what);
@@ -161,7 +167,7 @@ static void check_stall(struct slr_comm *c)
     const uint32_t now = progress(c);
     const uint64_t t = slr_now_ms(), passed = t - c->looked_ms;
     c->looked_ms = t;
-    if (now != c->seen_progress || slr_ring_complete(&c->lane->ring)) {
+    if (now != c->seen_progress || is_complete(c)) {
         c->seen_progress = now;
         c->still_ms = 0;
         c->warned = false;

@@ -235,6 +235,9 @@ foreach(scenario kill-before kill-between)
   run(hosts_flight_scatter_${scenario} 60 ${four} ${spans} ${sums} PROCESSES 4 LAUNCH --end 3 kill PLAY fault_flight ${scenario} 3 4096 scatter)
   run(hosts_flight_reduce_${scenario} 60 ${four} ${spans} ${sums} PROCESSES 4 LAUNCH --end 0 kill PLAY fault_flight ${scenario} 0 4096 reduce-in-place)
 endforeach()
+set(of_scatter_stop ${four} ${spans} --set SLIPRING_REDUCE_SCATTER=always --hasnt communicator_failed --set SLIPRING_STALL_WARN=200ms
+  --has "\"event\":\"stalled\".*\"peer\":-1,.*what rank 3 of all hosts" PROCESSES 4 LAUNCH --cont-after 800 PLAY fault_flight stop 3 4096 scatter)
+run(hosts_flight_scatter_stop 60 ${of_scatter_stop})
 # While they are tried: a rank that dies when it tells of its times, or stops; and one that has none.
 set(asked ${four} ${spans} --set SLIPRING_TRIALS=1 --set SLIPRING_TRIALS_AFTER=1)
 run(hosts_asked_kill 60 ${asked} PROCESSES 4 LAUNCH --end 3 kill --rank 3 SOFTGPU_FAIL=cuEventElapsedTime:1=kill PLAY fault_flight kill-asked 3)
@@ -285,6 +288,7 @@ run(hosts_mutant_not_cut_off 120 WITH hosts_not_cut_off ${caught_sh} --tries 20 
   PLAY fault_flight kill-between 0)
 run(hosts_mutant_sum_unsaid 120 MUTANT hosts_sum_unsaid ${judged} ${random} EACH fuzz_plan 38 ${left_out} ENV ${strict_gpu})
 run(hosts_mutant_sum_freed 120 WITH hosts_sum_freed ${caught_sh} --tries 8 "misuse" ${of_scatter_abort-blocked})
+run(hosts_mutant_sum_complete 120 WITH hosts_sum_complete ${caught_sh} "no log line matches" ${of_scatter_stop})
 run(hosts_mutant_sum_cut_off 120 WITH hosts_sum_cut_off ${caught_sh} --tries 8 "no error, result" ${of_scatter_abort})
 run(hosts_mutant_besides 120 MUTANT hosts_besides ${caught} EACH forms_order group-first-into-second 4)
 run(hosts_mutant_before 120 MUTANT hosts_before ${caught} EACH forms_order group-second-by-first 4)
