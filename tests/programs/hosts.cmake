@@ -129,6 +129,12 @@ run(hosts_tried_by_three 60 ${over} --set TEST_HOSTS=3 ${spans} ${tried} -- $<TA
 run(hosts_tried_off 60 ${two} --set SLIPRING_TRIALS_AFTER=4 --hasnt "\"event\":\"duel\"|\"reason\":\"trial\"" -- $<TARGET_FILE:call_sites> 4 gemm:300)
 # A rank that tries nothing: none does.
 run(hosts_tried_one_off 60 ${two} ${tries} --set TEST_RANK_ENV=3:SLIPRING_TRIALS=0 --hasnt "\"event\":\"duel\"|\"reason\":\"trial\"" -- $<TARGET_FILE:call_sites> 4 gemm:300)
+# Pieces: 111 KiB in 4 and in 16.
+if(NOT SLIPRING_SANITIZE)
+  mutant(hosts_pieces)
+  run(hosts_tried_pieces 60 LIB $<TARGET_FILE:mutant_hosts_pieces> ${judged} ${tried} --has "\"event\":\"duel_of\".*\"of\":\"pieces\"" --has "\"chunks\":4,"
+    --has "\"chunks\":16," --set SLIPRING_TRACE=1 -- $<TARGET_FILE:call_sites> 4 gemm/444:600)
+endif()
 if(NOT SLIPRING_SANITIZE) # by the clock of the timing model
   # A GEMM beside the gather, that NCCL's kernels keep from the device for all shards, and the rail's for those of one other host.
   set(modelled ${two} --set SOFTGPU_TIMING=1 --set SLIPRING_TRIALS=3 --set SLIPRING_TRIALS_AFTER=4 --set SLIPRING_ALLOC_MIN=1)
