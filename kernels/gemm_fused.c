@@ -247,7 +247,7 @@ int slr_gemm_leave_room(const struct slr_gemm *gemm, unsigned blocks)
 {
     CUdevice device;
     int all = 0, target = 0;
-    if (!blocks || gemm->lt || !slr_real.cublasGetSmCountTarget || !slr_real.cublasSetSmCountTarget ||
+    if (gemm->lt || !slr_real.cublasGetSmCountTarget || !slr_real.cublasSetSmCountTarget ||
         slr_real.cublasGetSmCountTarget(gemm->handle, &target) != CUBLAS_STATUS_SUCCESS ||
         slr_real.cuCtxGetDevice(&device) != CUDA_SUCCESS ||
         slr_real.cuDeviceGetAttribute(&all, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, device) != CUDA_SUCCESS)
@@ -260,8 +260,7 @@ int slr_gemm_leave_room(const struct slr_gemm *gemm, unsigned blocks)
 
 void slr_gemm_take_room(const struct slr_gemm *gemm, int target)
 {
-    if (target >= 0)
-        slr_real.cublasSetSmCountTarget(gemm->handle, target);
+    slr_real.cublasSetSmCountTarget(gemm->handle, target);
 }
 
 /* What the parts write may be what the shard has moved out of. Staging is done by the driver's kernels,
@@ -292,12 +291,13 @@ cublasStatus_t slr_gemm_fused(struct slr_ring *ring, const struct slr_gather *g,
     slr_timing_mark(ring->now.timing, SLR_TRACK_APP, g->stream);
     if (await_before_parts(ring, g) != SLR_OK)
         return CUBLAS_STATUS_EXECUTION_FAILED;
-    const int room = slr_gemm_leave_room(gemm, g->beside);
+    const int room = g->beside ? slr_gemm_leave_room(gemm, g->beside) : -1;
     while (r == CUBLAS_STATUS_SUCCESS && slr_parts_next(&walk, &part)) {
         r = compute(ring, g, gemm, &walk, &part, *parts);
         *parts += r == CUBLAS_STATUS_SUCCESS;
     }
-    slr_gemm_take_room(gemm, room);
+    if (room >= 0)
+        slr_gemm_take_room(gemm, room);
     if (*parts == 0)
         return r; /* nothing has been enqueued */
     /* The parts have waited for their chunks only; behind the join `send` is free as well, and the

@@ -73,7 +73,7 @@ struct slr_call {
     int step;                   /* of a gather over hosts: hosts/hosts.h */
     unsigned beside;            /* slr_gather's */
     const CUevent *arrives;     /* in pieces, in place, when these have come (kernels/ring.h); NULL: it is there */
-    size_t arrival;             /* of so many bytes */
+    bool small;                 /* of small ones */
     bool kept;                  /* for its group's end, by which the ring is given it */
     bool held;                  /* until its group's end, and outside of a region when it was called */
     bool entered;               /* this thread is in the communicator's context for it (slr_shared_work_begin) */

@@ -203,10 +203,12 @@ static enum slr_status enqueue(const struct slr_call *call, const struct slr_cal
                            .beside = call->beside,
                            .route = route};
     g.plan = plan_of(lane, call->shard);
-    g.arrives = call->arrives;
-    g.arrival = call->arrival;
-    if (g.arrives && g.arrival < g.plan.piece) /* passed on as they come */
-        slr_plan_cut(&g.plan, c->nranks, g.arrival);
+    if (call->arrives) {
+        g.arrives = call->arrives;
+        g.arrival = slr_arrival_bytes(call->shard, (uint32_t)slr_get(SLR_S_CHUNKS), call->small);
+        if (g.arrival < g.plan.piece) /* passed on as they come */
+            slr_plan_cut(&g.plan, c->nranks, g.arrival);
+    }
     enum slr_status s = run_ring(as, send, recv, &g, route);
     if (s == SLR_OK)
         s = slr_order_after_gather(lane, slr_stream_name(call->stream, false));

@@ -59,13 +59,14 @@ static ncclResult_t rail_failed(struct slr_comm *inside, ncclResult_t r)
 static ncclResult_t run_rail(const struct slr_call *call)
 {
     struct slr_hosts *h = call->comm->hosts;
+    const size_t piece = slr_arrival_bytes(call->shard, (uint32_t)slr_get(SLR_S_CHUNKS), call->small);
     const bool measured = slr_timeline_turn(++h->gathers);
     ncclResult_t r = ncclSuccess;
     for (int step = 1; step < h->hosts && r == ncclSuccess; step++) {
         struct slr_timed *timed =
             measured ? slr_timeline_other_begin(call->comm, "Rail", h->gathers, call->count, call->type, h->stream)
                      : NULL;
-        r = slr_rail_step(h, step, call->send, whole_recv(call), call->shard, call->arrival);
+        r = slr_rail_step(h, step, call->send, whole_recv(call), call->shard, piece);
         slr_timeline_nccl_end(call->comm, timed, r, call->shard);
     }
     return r;
@@ -138,7 +139,7 @@ static struct slr_call step_of(const struct slr_call *call, struct slr_comm *ins
     x.send = step == 0 ? call->send : (const char *)x.recv + (size_t)h->place * call->shard;
     x.step = step;
     x.beside = SLR_RAIL_BLOCKS;
-    x.arrival = slr_arrival_bytes(call->shard, (uint32_t)slr_get(SLR_S_CHUNKS), h->small);
+    x.small = h->small;
     x.arrives = step == 0 ? NULL : h->arrived[step];
     x.why = SLR_R_RING;
     x.turn.site = -1;

@@ -282,7 +282,8 @@ static bool compute(struct slr_product *p, const struct slr_gemm *gemm)
         good = good && SLR_CU(cuEventRecord, p->event[i], p->stream) == SLR_OK;
         p->part[i].done = p->event[i];
     }
-    slr_gemm_take_room(gemm, room);
+    if (room >= 0)
+        slr_gemm_take_room(gemm, room);
     return good;
 }
 
