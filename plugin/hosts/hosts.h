@@ -134,6 +134,7 @@ enum slr_status slr_hosts_sums_begin(struct slr_hosts *h, CUstream pull);
 CUdeviceptr slr_hosts_sum_at(const struct slr_hosts *h, int step);
 
 struct slr_hosts_sum {
+    const struct slr_call *call; /* of the inside, of which SLIPRING_TRACE tells the rail's part */
     const struct slr_reduce *reduce;
     enum slr_reduce_type type;
     size_t elem, bytes; /* of an element, of the piece */

@@ -4,6 +4,7 @@
 #include "base/log.h"
 #include "base/settings.h"
 #include "kernels/scatter.h"
+#include "plugin/comm/call.h"
 #include "plugin/timeline/timeline.h"
 #include "plugin/util/host_memory.h"
 
@@ -90,15 +91,20 @@ ncclResult_t slr_hosts_sum_all(struct slr_hosts *h, CUstream pull, CUdeviceptr s
 }
 
 /* Of the piece that has begun: what has been summed for the other hosts goes there, and theirs for this one comes. */
-static ncclResult_t exchange_all(struct slr_hosts *h, size_t bytes)
+static ncclResult_t exchange_all(struct slr_hosts *h, const struct slr_hosts_sum *s)
 {
+    const bool measured = slr_timeline_turn(++h->gathers);
     ncclResult_t r = ncclSuccess;
     for (int step = 1; step < h->hosts && r == ncclSuccess; step++) {
         if (SLR_CU(cuStreamWaitEvent, h->stream, h->summed[step], 0) != SLR_OK ||
             (step == 1 && SLR_CU(cuEventRecord, h->entry, h->stream) != SLR_OK))
             return ncclUnhandledCudaError;
+        struct slr_timed *timed = measured ? slr_timeline_other_begin(s->call->comm, "RailSums", h->gathers,
+                                                                      s->bytes / s->elem, s->call->type, h->stream)
+                                           : NULL;
         r = slr_rail_exchange(h, step, (const void *)(uintptr_t)at(h, h->half, 0, step),
-                              (void *)(uintptr_t)at(h, h->half, 1, step), bytes);
+                              (void *)(uintptr_t)at(h, h->half, 1, step), s->bytes);
+        slr_timeline_nccl_end(s->call->comm, timed, r, s->bytes);
     }
     return r;
 }
@@ -119,7 +125,7 @@ static enum slr_status add_all(struct slr_hosts *h, const struct slr_hosts_sum *
 
 ncclResult_t slr_hosts_sum(struct slr_hosts *h, const struct slr_hosts_sum *s)
 {
-    const ncclResult_t r = exchange_all(h, s->bytes);
+    const ncclResult_t r = exchange_all(h, s);
     if (r != ncclSuccess)
         return r;
     return add_all(h, s) == SLR_OK ? ncclSuccess : ncclUnhandledCudaError;

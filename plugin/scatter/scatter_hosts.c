@@ -131,7 +131,8 @@ static ncclResult_t failed(const struct slr_call *call, ncclResult_t r)
 static ncclResult_t add_hosts(const struct slr_call *call, struct piece piece)
 {
     struct slr_hosts *h = call->comm->hosts;
-    struct slr_hosts_sum s = {.reduce = slr_sums_of(call->comm),
+    struct slr_hosts_sum s = {.call = call,
+                              .reduce = slr_sums_of(call->comm),
                               .elem = slr_type_bytes(call->type),
                               .bytes = piece.bytes,
                               .divisor = divisor_of_hosts(call),

@@ -485,6 +485,8 @@ record_hosts() {
     LD_LIBRARY_PATH="$SOFTGPU_DIR${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}" TEST_HOSTS=2 "$LAUNCHER" run --lib "$SLIPRING_LIB" --set min_bytes=0 --set hosts=on \
         --set trials=2 --set trials_after=2 --record "$dir/sums" -- "$SCATTER" tried-gemms 4 >"$dir/out"
     "$SLIPRING_REPORT" --details "$dir/sums" >"$dir/text"
+    "$SLIPRING_TRACE_TOOL" -o "$dir/trace" "$dir/sums" 2>/dev/null
+    has "$dir/trace" '"name":"RailSums"'
     has "$dir/text" "duel of reduce-scatters over hosts: [0-9]* calls of the program took .* ms so" "calls, and what is between them, take"
 }
 
