@@ -86,8 +86,8 @@ struct slr_comm {
     _Atomic uint64_t in_progress_ms; /* when NCCL last said so to the program; 0: never */
     struct slr_hosts *hosts;    /* hosts/hosts.h, of the whole, which owns it, and of the inside; NULL: it is neither */
     _Atomic(ncclComm_t) inside; /* of the whole: the inside; NULL: it is none, or not any more */
-    int spans, host;      /* of an inside: how many hosts its whole has, and this rank's; else 1, 0 */
-    _Atomic bool summing; /* of an inside: the whole's latest reduce-scatter went over hosts */
+    int spans, host;            /* of an inside: how many hosts its whole has, and this rank's; else 1, 0 */
+    _Atomic bool summing;       /* of an inside: the whole's latest reduce-scatter went over hosts */
     struct slr_shared shared;
     struct slr_link *link;                          /* connecting */
     struct slr_lane *lane;                          /* in which its calls run */

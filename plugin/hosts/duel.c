@@ -48,7 +48,7 @@ enum question { GATHERS, PIECES, SCATTERS, REDUCES, QUESTIONS };
 
 struct answer {
     int way;        /* outside of turns: SLR_WAY_RING: over hosts, in small pieces */
-    bool met;       /* there has been such a call */
+    bool met;       /* there has been such a call, or one for which it matters */
     bool open;      /* it is asked, or is going to be */
     uint32_t least; /* calls of the next duel's turns */
     uint64_t due;   /* from which call on */
@@ -192,8 +192,8 @@ static void judge(const struct slr_comm *whole)
     a->open = felt < 0;
     a->due = d->calls + LATER * (d->blocks.upto - d->blocks.turns.after);
     a->least = 2 * (d->blocks.turns.run - SLR_DUEL_FIRST);
-    if (d->now == GATHERS && felt == SLR_WAY_RING && !slr_get(SLR_S_CHUNKS))
-        d->answer[PIECES].open = true;
+    if (d->now == GATHERS && felt == SLR_WAY_RING)
+        d->answer[PIECES].open = d->answer[PIECES].met;
 }
 
 /* False: what the others have chosen is not known. */
@@ -285,6 +285,8 @@ enum slr_reason slr_hosts_way(const struct slr_call *call)
     if (!any_open(d) && !d->holds)
         return reason_of(d, kind, d->answer[kind].way, false);
     const uint64_t number = d->calls++;
+    if (kind == GATHERS && !slr_get(SLR_S_CHUNKS))
+        d->answer[PIECES].met |= slr_arrival_bytes(call->shard, 0, true) < slr_arrival_bytes(call->shard, 0, false);
     slr_trial_calls_add(&d->seen, slr_mix(call->count, (uint64_t)call->type ^ (uint64_t)kind << 8));
     if (d->holds && number >= d->holds && !learn(call->comm))
         return SLR_R_HOSTS; /* which says what has failed */

@@ -9,9 +9,9 @@ enum slr_status slr_host_memory(void **host, CUdeviceptr *at, size_t bytes)
 {
     const size_t whole = (bytes + PAGE - 1) / PAGE * PAGE;
     *host = aligned_alloc(PAGE, whole);
-    enum slr_status s = *host ? SLR_CU(cuMemHostRegister, *host, whole,
-                                       CU_MEMHOSTREGISTER_DEVICEMAP | CU_MEMHOSTREGISTER_PORTABLE)
-                              : SLR_NOMEM;
+    enum slr_status s =
+        *host ? SLR_CU(cuMemHostRegister, *host, whole, CU_MEMHOSTREGISTER_DEVICEMAP | CU_MEMHOSTREGISTER_PORTABLE)
+              : SLR_NOMEM;
     if (s == SLR_OK) {
         s = SLR_CU(cuMemHostGetDevicePointer, at, *host, 0);
         if (s == SLR_OK)
