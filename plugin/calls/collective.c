@@ -18,8 +18,9 @@
 #include "plugin/connect/connect.h"
 #include "plugin/gather/gather.h"
 #include "plugin/hosts/hosts.h"
-#include "plugin/passed/turn.h"
 #include "plugin/passed/passed_alone.h"
+#include "plugin/passed/turn.h"
+#include "plugin/pending/pending.h"
 #include "plugin/record/record.h"
 #include "plugin/scatter/scatter.h"
 #include "plugin/util/process.h"
@@ -299,6 +300,20 @@ static ncclResult_t run_steps(struct slr_comm *inside, struct slr_call *step, un
     return slr_gather_return(&step[0], r);
 }
 
+/* NCCL does it as well, before. */
+static ncclResult_t run_verified(struct slr_call *call, struct slr_comm *inside, struct slr_call *step, unsigned count)
+{
+    if (slr_context_enter(inside->shared.ctx) != SLR_OK)
+        return ncclUnhandledCudaError;
+    ncclResult_t r = slr_verified_begin(call);
+    if (r == ncclSuccess)
+        r = run_steps(inside, step, count);
+    slr_pending_join_stream(call->stream, SLR_R_JOIN_VERIFY, call->flow->kind->function);
+    r = slr_verified_finish(call, 1, r);
+    slr_shared_leave();
+    return r;
+}
+
 /* Each keeps the communicator connected by itself, until the end. */
 static ncclResult_t keep_steps(struct slr_comm *inside, struct slr_call *step, unsigned count, unsigned slots)
 {
@@ -338,8 +353,10 @@ static ncclResult_t over_hosts(struct slr_call *call)
     const bool ring = connects(inside, &step[0], slots);
     const unsigned count = steps_of(call, inside, ring, step);
     ncclResult_t r = slr_comm_answer(inside);
-    if (r == ncclSuccess)
-        r = slr_in_group() ? keep_steps(inside, step, count, slots) : run_steps(inside, step, count);
+    if (r == ncclSuccess && slr_in_group())
+        r = keep_steps(inside, step, count, slots);
+    else if (r == ncclSuccess)
+        r = slr_hosts_verify_due(call) ? run_verified(call, inside, step, count) : run_steps(inside, step, count);
     slr_connect_end(&inside, 1);
     slr_comm_put(inside);
     return r;

@@ -76,6 +76,9 @@ void slr_gather_passes_alone(const struct slr_call *call, enum slr_reason why);
  * in which they were made, but for ranks of one communicator, whose same calls come together. */
 ncclResult_t slr_verified_run(struct slr_call *calls, size_t n, ncclResult_t (*ring)(const struct slr_call *call));
 
+/* The same of one call that is moved otherwise: only what comes before that. */
+ncclResult_t slr_verified_begin(struct slr_call *call);
+
 /* The ring has been joined. Compares, and frees what start allocated; `r` != ncclSuccess: does only that,
  * and returns r. */
 ncclResult_t slr_verified_finish(const struct slr_call *calls, size_t n, ncclResult_t r);

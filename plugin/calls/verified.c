@@ -78,6 +78,13 @@ static bool prepare(struct slr_call *calls, size_t n, ncclResult_t *r)
     return any;
 }
 
+ncclResult_t slr_verified_begin(struct slr_call *call)
+{
+    ncclResult_t r;
+    prepare(call, 1, &r);
+    return r == ncclSuccess ? by_nccl(call, 1, call) : r;
+}
+
 ncclResult_t slr_verified_run(struct slr_call *calls, size_t n, ncclResult_t (*ring)(const struct slr_call *call))
 {
     ncclResult_t r;

@@ -17,7 +17,7 @@
 bool slr_verify_due(const struct slr_comm *c)
 {
     uint64_t every = slr_get(SLR_S_VERIFY);
-    /* Of a step of a gather over hosts NCCL would be given what has not arrived. */
+    /* A gather over hosts is compared as a whole: hosts/hosts.h. */
     return every && !c->hosts && c->substituted % every == 0;
 }
 
@@ -92,18 +92,30 @@ static size_t gathered(const struct slr_call *call)
     return call->shard * (size_t)call->comm->nranks;
 }
 
+/* One that spans hosts has no context of its own: the caller is in its device's. */
+static bool enter(const struct slr_comm *c)
+{
+    return !c->shared.ctx || slr_shared_enter(&c->shared) == SLR_OK;
+}
+
+static void leave(const struct slr_comm *c)
+{
+    if (c->shared.ctx)
+        slr_shared_leave();
+}
+
 ncclResult_t slr_verify_prepare(struct slr_call *call)
 {
     const struct slr_comm *c = call->comm;
     call->reference = 0;
-    if (slr_shared_enter(&c->shared) != SLR_OK)
+    if (!enter(c))
         return ncclSuccess;
     if (slr_real.cuMemAlloc(&call->reference, gathered(call)) != CUDA_SUCCESS) {
         call->reference = 0;
         slr_log(SLR_LOG_WARN, "not_verified", "comm=%s crank=%d call=%llu bytes=%zu msg=%s", c->name, c->rank,
                 (unsigned long long)call->number, gathered(call), "no device memory for the comparison");
     }
-    slr_shared_leave();
+    leave(c);
     return ncclSuccess;
 }
 
@@ -117,13 +129,13 @@ ncclResult_t slr_verify_run(const struct slr_call *call)
 
 ncclResult_t slr_verify_finish(const struct slr_call *call, ncclResult_t r)
 {
-    if (!call->reference || slr_shared_enter(&call->comm->shared) != SLR_OK)
+    if (!call->reference || !enter(call->comm))
         return r;
     bool nvtx = slr_nvtx_begin("verify", "", gathered(call));
     if (r == ncclSuccess && compare_with(call, gathered(call)) != SLR_OK)
         r = ncclUnhandledCudaError;
     slr_nvtx_end(nvtx);
     slr_cu_status(slr_real.cuMemFree(call->reference), "cuMemFree");
-    slr_shared_leave();
+    leave(call->comm);
     return r;
 }

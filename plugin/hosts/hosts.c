@@ -225,6 +225,17 @@ void slr_hosts_put(struct slr_hosts *h)
     free(h);
 }
 
+bool slr_hosts_verify_due(struct slr_call *call)
+{
+    struct slr_hosts *h = call->comm->hosts;
+    const uint64_t every = slr_get(SLR_S_VERIFY);
+    if (!every || call->flow->kind->sends_all)
+        return false;
+    call->number = ++h->singles;
+    call->verify = (call->number - 1) % every == 0;
+    return call->verify;
+}
+
 /* On a stream of another context the visitor stands for it, behind the entry. */
 ncclResult_t slr_hosts_enter(struct slr_comm *inside, CUstream stream, CUcontext from)
 {

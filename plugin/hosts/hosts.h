@@ -47,6 +47,7 @@ struct slr_hosts {
     CUstream stream;
     CUevent entry;    /* where a gather begins */
     uint64_t gathers; /* of the rail, for SLIPRING_TRACE */
+    uint64_t singles; /* gathers outside of groups, for SLIPRING_VERIFY */
     bool small;       /* the next gather's pieces: duel.c */
     /* By step, from 1, and piece of the shard; the last one also: all is sent. */
     CUevent arrived[SLR_HOSTS][SLR_ARRIVALS];
@@ -199,6 +200,9 @@ enum slr_reason slr_hosts_has(const struct slr_call *call);
 /* The calls of the inside that a call of the whole is; at most SLR_HOSTS in `out`, `comm` is the inside, whose use is the
  * caller's. When its ring does not take them it is one, which NCCL does. */
 unsigned slr_hosts_calls(const struct slr_call *call, struct slr_comm *inside, bool ring, struct slr_call *out);
+
+/* Of a call of the whole outside of groups: SLIPRING_VERIFY has it compared. Numbers it. Uniform. */
+bool slr_hosts_verify_due(struct slr_call *call);
 
 /* As slr_gather_entry, of a call of the inside; before all of a group's. */
 ncclResult_t slr_hosts_enter(struct slr_comm *inside, CUstream stream, CUcontext from);

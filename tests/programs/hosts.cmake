@@ -29,6 +29,9 @@ foreach(set IN LISTS ways)
   string(MAKE_C_IDENTIFIER ${set} short)
   run(hosts_gather_${short} 60 ${judged} --set SLIPRING_${set} -- $<TARGET_FILE:gather_matrix> 4 100000 LABELS hosts race)
 endforeach()
+set(verified --set SLIPRING_VERIFY=2 --set SLIPRING_LOG=debug --has "\"event\":\"verified\"" --hasnt "not_verified|verify_differs")
+run(hosts_verified 60 ${judged} ${verified} EACH forms_order copy-async,gemm,event-framework,send-recv 4)
+run(hosts_verified_later 60 LIB ${nonblocking} ${two} ${verified} EACH forms_order copy-async,gemm 4)
 run(hosts_gather_below_min 60 ${two} --set SLIPRING_MIN_BYTES=1G --has "below_min_bytes" --hasnt "\"reason\":\"hosts\"" -- $<TARGET_FILE:gather_matrix> 4 5000)
 # There is room for the smallest slots alone: a host's part of larger gathers is NCCL's.
 set(no_room --set SLIPRING_CACHE_BYTES=8K --has "\"reason\":\"no_staging\"")
@@ -265,6 +268,8 @@ run(hosts_refused_cuEventCreate_8_2 60 ${four} ${nccls} --has "hosts_off" PROCES
 set(caught ${two} --set TEST_RACE=strict --set SLIPRING_FLOP_PER_BYTE=0)
 run(hosts_mutant_overtaken 120 MUTANT hosts_overtaken ${caught} EACH forms_order overtake-gemm-send 4)
 run(hosts_mutant_no_arrival 120 MUTANT hosts_no_arrival ${caught} EACH forms_order copy-async,gemm 4)
+run(hosts_mutant_verified 120 WITH hosts_no_arrival ${caught_sh} --tries 8 "verify_differs" ${two} --set SLIPRING_VERIFY=1 --hasnt verify_differs
+  -- $<TARGET_FILE:forms_order> copy-async 4)
 run(hosts_mutant_no_piece 120 MUTANT hosts_no_piece ${caught} --set SLIPRING_CHUNKS=5 EACH forms_order copy-async 4)
 run(hosts_mutant_rail_early 120 MUTANT hosts_rail_early ${caught} EACH forms_order produce 4)
 run(hosts_mutant_group_rail 120 MUTANT hosts_group_rail ${caught} EACH forms_groups made-late 4)

@@ -20,7 +20,7 @@ run(hosts_sums_copy 120 ${hosts_two} EACH scatter copy-sent-always,copy-in-place
 run(hosts_sums_meet 60 ${hosts_two} ${fused} ${slow_gemms} EACH scatter list-meet 4)
 # Nothing of what is captured goes over hosts, and no GEMM is cut for it.
 run(hosts_sums_graphs 60 ${hosts_sums} --set TEST_HOSTS=2 --hasnt "\"scatter_captured\"" EACH scatter graph-bf16,graph-reader,graph-recv-read 4)
-foreach(row "2 6 sizes,ex-bf16-nn" "4 8 sizes,avg-fp16,unlike-any,sites")
+foreach(row "2 6 sizes,ex-bf16-nn" "2 8 sizes,side" "4 8 sizes,avg-fp16,unlike-any,sites")
   separate_arguments(row)
   list(POP_FRONT row per n cases)
   run(hosts_sums_${n}_by_${per} 120 ${hosts_sums} --set TEST_HOSTS=${per} EACH scatter ${cases} ${n})
