@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The folder hosts/: all-gathers of communicators that span several hosts (SLIPRING_HOSTS). docs/hosts.md has what is
+/* The folder hosts/: calls of communicators that span several hosts (SLIPRING_HOSTS). docs/hosts.md has what is
  * agreed when such a communicator is made (lifecycle/make_hosts.c), why nothing deadlocks, and each bad case.
  *
  *   whole    the program's communicator, of all ranks; its record has `pass` SLR_R_HOSTS
@@ -17,6 +17,8 @@
  * These are pending together, as those of a group (pending/pending.h): what comes behind them on the stream joins, or
  * overtakes, as behind any gather. What a rank sends to the rail is sent from its buffer, and received in its place of the
  * receive buffer, by NCCL, on a stream of the rail's own that begins where the gather does (`entry`).
+ *
+ * Reduce-scatters and all-reduces: scatter/scatter.h, which has the ring's part, and below, sums.c.
  *
  * Ranks of a host call the inside's gathers in the same order, with the same sizes: those of the whole are. Whether the
  * ring of the inside takes one, or NCCL, is the matter of that host alone: the rail's part is the same. */

@@ -47,7 +47,10 @@ ncclResult_t slr_scatter_ring(const struct slr_call *call, bool entered);
  * So a GEMM that is computed host by host, the own one last, has the rail beside it. Its parts are a product of the inside.
  * A host's ranks add in fp32 and round, and so do the hosts. An average is divided at the end, of half precision both times.
  *
- * The ring waits for ranks of the host alone, the rail for sums; so nothing waits in a circle (docs/hosts.md). */
+ * The ring waits for ranks of the host alone, the rail for sums; so nothing waits in a circle (docs/hosts.md).
+ *
+ * An all-reduce is one of the inside, with shards of its ranks; each part that the ring has summed is completed by NCCL on
+ * the rail, in the own slots, before the ring tells of it (kernels/scatter.h, `complete`). No GEMM is cut for it. */
 
 /* The call of the inside that a call of the whole is. Whether its ring can is the host's own matter; where it can not, NCCL
  * adds the shards of each. */
