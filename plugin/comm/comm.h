@@ -88,6 +88,7 @@ struct slr_comm {
     _Atomic(ncclComm_t) inside; /* of the whole: the inside; NULL: it is none, or not any more */
     int spans, host;            /* of an inside: how many hosts its whole has, and this rank's; else 1, 0 */
     _Atomic bool summing;       /* of an inside: the whole's latest reduce-scatter went over hosts */
+    _Atomic bool adds;          /* likewise: there has been a sum over hosts; set behind `hosts` */
     struct slr_shared shared;
     struct slr_link *link;                          /* connecting */
     struct slr_lane *lane;                          /* in which its calls run */

@@ -56,11 +56,10 @@ struct slr_hosts {
     CUevent come[SLR_HOSTS]; /* by step: all of it; made with the rail */
     CUevent done;            /* where NCCL does the inside's part: all of it */
     /* Of reduce-scatters: sums.c. */
-    _Atomic bool adds; /* there has been one */
-    bool sums;         /* all ranks can add */
-    bool whole;        /* no shard goes by pieces: one thread may make the calls of several ranks (scatter/scatter.c) */
-    bool strict;       /* a rank has SLIPRING_STRICT */
-    size_t piece;      /* bytes of a shard that go at a time */
+    bool sums;    /* all ranks can add */
+    bool whole;   /* no shard goes by pieces: one thread may make the calls of several ranks (scatter/scatter.c) */
+    bool strict;  /* a rank has SLIPRING_STRICT */
+    size_t piece; /* bytes of a shard that go at a time */
     CUdeviceptr memory;        /* in halves, which take turns; 0: none yet */
     void *host_memory;         /* the same, where the device had none */
     unsigned half;             /* of the piece that has begun */

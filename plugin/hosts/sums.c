@@ -45,7 +45,6 @@ static enum slr_status make_events(struct slr_hosts *h)
 {
     if (h->unused[HALVES - 1])
         return SLR_OK;
-    atomic_store(&h->adds, true);
     for (int step = 0; step < h->hosts; step++)
         SLR_TRY(SLR_CU(cuEventCreate, &h->summed[step], CU_EVENT_DISABLE_TIMING));
     for (int half = 0; half < HALVES; half++)

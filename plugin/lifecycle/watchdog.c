@@ -146,7 +146,7 @@ static int awaits(const struct slr_comm *c)
 /* Of sums over hosts the ring may have done its part when the rail has not. */
 static bool is_complete(const struct slr_comm *c)
 {
-    return slr_ring_complete(&c->lane->ring) && !(c->hosts && atomic_load(&c->hosts->adds) && awaits(c) >= 0);
+    return slr_ring_complete(&c->lane->ring) && !(atomic_load(&c->adds) && awaits(c) >= 0);
 }
 
 static void say_stalled(const struct slr_comm *c, uint64_t still)

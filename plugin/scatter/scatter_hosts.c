@@ -168,6 +168,7 @@ static ncclResult_t run_piece(const struct slr_call *call, const struct slr_prod
 static ncclResult_t run_pieces(const struct slr_call *call, ncclResult_t (*run)(const struct slr_call *, struct piece))
 {
     const size_t most = most_of(call);
+    atomic_store(&call->comm->adds, true);
     ncclResult_t r = slr_comm_answer(call->comm);
     for (size_t at = 0; at < call->shard && r == ncclSuccess; at += most)
         r = run(call, (struct piece){.at = at, .bytes = call->shard - at < most ? call->shard - at : most});
@@ -190,6 +191,7 @@ static ncclResult_t by_ring(const struct slr_call *call, bool entered)
     const struct slr_product *p = slr_scatter_take(call, most_of(call) == call->shard, &before);
     if (p) {
         atomic_fetch_add(&slr_counters.scatters_fused, 1);
+        atomic_store(&call->comm->adds, true);
         return run_piece(call, p, before, (struct piece){.bytes = call->shard});
     }
     const ncclResult_t r = slr_gather_entry(call->comm, call->stream, call->from);
