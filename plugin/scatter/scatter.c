@@ -236,7 +236,7 @@ enum slr_status slr_scatter_run(const struct slr_call *call, struct slr_scatter 
     w.end = s->apart ? c->lane->ring.tail : call->stream;
     w.pieces = s->plan.pieces;
     w.chunks = s->parts;
-    w.joined = !s->apart;
+    w.joined = true;
     w.fused = p != NULL;
     SLR_WATCH(enqueued, call, &w);
     return w.status;
