@@ -123,11 +123,12 @@ static enum slr_reason of_hosts(struct slr_call *call)
 {
     const struct slr_flow *flow = call->flow;
     enum slr_reason why = call->count ? slr_hosts_has(call) : SLR_R_COUNT_ZERO;
-    if (why == SLR_R_HOSTS && flow->may)
-        why = flow->may(call) == SLR_R_RING ? SLR_R_HOSTS : flow->may(call);
-    if (why == SLR_R_HOSTS && flow->has)
-        why = flow->has(call) == SLR_R_RING ? SLR_R_HOSTS : flow->has(call);
     if (why != SLR_R_HOSTS)
+        return why;
+    why = flow->may ? flow->may(call) : SLR_R_RING;
+    if (why == SLR_R_RING && flow->has)
+        why = flow->has(call);
+    if (why != SLR_R_RING)
         return why;
     if (slr_late_settle(call->comm) == ncclInProgress)
         return SLR_R_IN_PROGRESS;

@@ -49,10 +49,17 @@ static char *whole_recv(const struct slr_call *call)
     return (char *)call->recv - (size_t)slr_hosts_of_step(h, call->step) * call->bytes;
 }
 
-static ncclResult_t rail_failed(struct slr_comm *inside, ncclResult_t r)
+ncclResult_t slr_hosts_failed(struct slr_comm *inside, ncclResult_t r)
 {
     slr_comm_fail(inside, SLR_PEER, -1, "NCCL between the hosts failed");
     return r;
+}
+
+ncclResult_t slr_hosts_behind(const struct slr_call *call, CUevent event)
+{
+    const bool good = SLR_CU(cuEventRecord, event, call->comm->hosts->stream) == SLR_OK &&
+                      SLR_CU(cuStreamWaitEvent, call->stream, event, 0) == SLR_OK && slr_gather_stands(call) == SLR_OK;
+    return good ? ncclSuccess : ncclUnhandledCudaError;
 }
 
 /* What is measured is told as what NCCL does on the inside. */
@@ -77,10 +84,10 @@ static ncclResult_t begin_rail(const struct slr_call *call)
 {
     struct slr_comm *c = call->comm;
     if (slr_shared_work_begin(&c->shared) != SLR_OK)
-        return rail_failed(c, ncclUnhandledCudaError);
+        return slr_hosts_failed(c, ncclUnhandledCudaError);
     const ncclResult_t r = run_rail(call);
     slr_shared_work_end();
-    return r == ncclSuccess ? r : rail_failed(c, r);
+    return r == ncclSuccess ? r : slr_hosts_failed(c, r);
 }
 
 static ncclResult_t step_ring(const struct slr_call *call, bool entered)
@@ -116,12 +123,10 @@ static ncclResult_t all_by_nccl(const struct slr_call *call, bool entered)
     if (r != ncclSuccess || slr_shared_work_begin(&c->shared) != SLR_OK)
         return r;
     r = inside_by_nccl(call);
-    if (r == ncclSuccess &&
-        (SLR_CU(cuEventRecord, c->hosts->done, c->hosts->stream) != SLR_OK ||
-         SLR_CU(cuStreamWaitEvent, call->stream, c->hosts->done, 0) != SLR_OK || slr_gather_stands(call) != SLR_OK))
-        r = ncclUnhandledCudaError;
+    if (r == ncclSuccess)
+        r = slr_hosts_behind(call, c->hosts->done);
     slr_shared_work_end();
-    return r == ncclSuccess ? r : rail_failed(c, r);
+    return r == ncclSuccess ? r : slr_hosts_failed(c, r);
 }
 
 static const struct slr_flow flow_nccl = {
@@ -249,7 +254,7 @@ ncclResult_t slr_hosts_enter(struct slr_comm *inside, CUstream stream, CUcontext
         s = slr_rail_enter(inside->hosts, stream);
         slr_shared_work_end();
     }
-    return s == SLR_OK ? ncclSuccess : rail_failed(inside, ncclUnhandledCudaError);
+    return s == SLR_OK ? ncclSuccess : slr_hosts_failed(inside, ncclUnhandledCudaError);
 }
 
 ncclResult_t slr_hosts_enter_call(const struct slr_call *call)

@@ -142,10 +142,9 @@ struct slr_hosts_sum {
     size_t elem, bytes; /* of an element, of the piece */
     float divisor;
     CUdeviceptr own; /* this host's sum, and the result */
-    CUstream stream; /* the program's, which comes behind it */
 };
 
-/* Exchanges the sums, each behind its `summed`, and adds what has come. */
+/* Exchanges the sums, each behind its `summed`, and adds what has come; then slr_hosts_behind() with the half's event. */
 ncclResult_t slr_hosts_sum(struct slr_hosts *h, const struct slr_hosts_sum *s);
 
 /* Of an all-reduce: completes a sum of the host's ranks, which stands on `pull`, in place. */
@@ -204,6 +203,12 @@ unsigned slr_hosts_calls(const struct slr_call *call, struct slr_comm *inside, b
 
 /* Of a call of the whole outside of groups: SLIPRING_VERIFY has it compared. Numbers it. Uniform. */
 bool slr_hosts_verify_due(struct slr_call *call);
+
+/* The inside fails with what NCCL answers between hosts, `r`, which it returns. */
+ncclResult_t slr_hosts_failed(struct slr_comm *inside, ncclResult_t r);
+
+/* The call's stream comes behind what is on the rail's, and what comes behind it elsewhere is told. Records `event`. */
+ncclResult_t slr_hosts_behind(const struct slr_call *call, CUevent event);
 
 /* As slr_gather_entry, of a call of the inside; before all of a group's. */
 ncclResult_t slr_hosts_enter(struct slr_comm *inside, CUstream stream, CUcontext from);

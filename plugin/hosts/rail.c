@@ -2,6 +2,7 @@
 #include "plugin/hosts/hosts.h"
 
 #include "base/settings.h"
+#include "plugin/trials/program.h"
 
 /* NCCL's kernels of the rail want a block or two each, which a GEMM beside them is to leave them first. */
 static enum slr_status open_all(struct slr_hosts *h)
@@ -21,21 +22,14 @@ enum slr_status slr_rail_open(struct slr_hosts *h)
     return s;
 }
 
-static void close_event(CUevent *event)
-{
-    if (*event)
-        slr_real.cuEventDestroy(*event);
-    *event = NULL;
-}
-
 void slr_rail_close(struct slr_hosts *h)
 {
-    close_event(&h->entry);
-    close_event(&h->done);
+    slr_trial_drop(&h->entry);
+    slr_trial_drop(&h->done);
     for (int step = 1; step < h->hosts; step++) {
-        close_event(&h->come[step]);
+        slr_trial_drop(&h->come[step]);
         for (int i = 0; i < SLR_ARRIVALS; i++)
-            close_event(&h->arrived[step][i]);
+            slr_trial_drop(&h->arrived[step][i]);
     }
     if (h->stream)
         slr_real.cuStreamDestroy(h->stream);

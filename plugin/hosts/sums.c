@@ -2,10 +2,10 @@
 #include "plugin/hosts/hosts.h"
 
 #include "base/log.h"
-#include "base/settings.h"
 #include "kernels/scatter.h"
 #include "plugin/comm/call.h"
 #include "plugin/timeline/timeline.h"
+#include "plugin/trials/program.h"
 #include "plugin/util/host_memory.h"
 
 #define ALIGN ((size_t)256) /* as cuMemAlloc's */
@@ -116,10 +116,8 @@ static enum slr_status add_all(struct slr_hosts *h, const struct slr_hosts_sum *
     for (int step = 1; step < h->hosts; step++)
         in[slr_hosts_of_step(h, step)] = (const void *)(uintptr_t)at(h, h->half, 1, step);
     SLR_TRY(SLR_CU(cuStreamWaitEvent, h->stream, h->summed[0], 0));
-    SLR_TRY(slr_reduce(s->reduce, h->stream, s->type, (void *)(uintptr_t)s->own, NULL, in, h->hosts, s->bytes / s->elem,
-                       s->divisor, BLOCKS));
-    SLR_TRY(SLR_CU(cuEventRecord, h->unused[h->half], h->stream));
-    return SLR_CU(cuStreamWaitEvent, s->stream, h->unused[h->half], 0);
+    return slr_reduce(s->reduce, h->stream, s->type, (void *)(uintptr_t)s->own, NULL, in, h->hosts, s->bytes / s->elem,
+                      s->divisor, BLOCKS);
 }
 
 ncclResult_t slr_hosts_sum(struct slr_hosts *h, const struct slr_hosts_sum *s)
@@ -130,19 +128,12 @@ ncclResult_t slr_hosts_sum(struct slr_hosts *h, const struct slr_hosts_sum *s)
     return add_all(h, s) == SLR_OK ? ncclSuccess : ncclUnhandledCudaError;
 }
 
-static void close_event(CUevent *event)
-{
-    if (*event)
-        slr_real.cuEventDestroy(*event);
-    *event = NULL;
-}
-
 void slr_hosts_sums_close(struct slr_hosts *h)
 {
     for (int step = 0; step < h->hosts; step++)
-        close_event(&h->summed[step]);
+        slr_trial_drop(&h->summed[step]);
     for (int half = 0; half < HALVES; half++)
-        close_event(&h->unused[half]);
+        slr_trial_drop(&h->unused[half]);
     if (h->host_memory)
         slr_host_memory_free(h->host_memory);
     else if (h->memory)

@@ -57,6 +57,30 @@ static ncclRedOp_t op_inside(const struct slr_call *call)
 
 /* ---- inside: under the lane's lock, its context current ---- */
 
+static size_t length_of(const struct slr_call *call, int shard, struct piece piece)
+{
+    const size_t begin = (size_t)shard * call->shard + piece.at, end = begin + piece.bytes;
+    return begin >= call->bytes ? 0 : (end < call->bytes ? end : call->bytes) - begin;
+}
+
+/* What calls have in common: of the shards that begin at `send`; but its parts. */
+static struct slr_scatter describe(const struct slr_call *call, struct piece piece, const void *send)
+{
+    const struct slr_comm *c = call->comm;
+    struct slr_scatter s = {.send = (CUdeviceptr)(uintptr_t)send + piece.at,
+                            .stride = call->shard,
+                            .plan = slr_scatter_plan(piece.bytes),
+                            .elem = slr_type_bytes(call->type),
+                            .divisor = slr_scatter_divisor(call),
+                            .reduce = slr_sums_of(c)};
+    s.plan.slots = slr_scatter_slots(c, call->shard);
+    slr_scatter_type(call->type, &s.type);
+    for (int r = 0; r < c->nranks; r++)
+        s.length[r] = length_of(call, r, piece);
+    slr_scatter_arrives(c, &s);
+    return s;
+}
+
 /* What the product has of one host's shards; each part, as the piece is a whole shard. */
 static unsigned parts_of(const struct slr_call *call, const struct slr_product *p, int host,
                          struct slr_scatter_part out[SLR_PRODUCT_PARTS])
@@ -81,23 +105,13 @@ static enum slr_status put_step(const struct slr_call *call, const struct slr_pr
     const CUdeviceptr own = (CUdeviceptr)(uintptr_t)call->recv + piece.at;
     struct slr_scatter_part
         part[SLR_PRODUCT_PARTS > SLR_PLAIN_PARTS * SLR_MAX_RANKS ? SLR_PRODUCT_PARTS : SLR_PLAIN_PARTS * SLR_MAX_RANKS];
-    struct slr_scatter s = {.send = (CUdeviceptr)(uintptr_t)of_host(call, host) + piece.at,
-                            .recv = step == 0 ? own : slr_hosts_sum_at(h, step),
-                            .stride = call->shard,
-                            .plan = slr_scatter_plan(piece.bytes),
-                            .elem = slr_type_bytes(call->type),
-                            .reduce = slr_sums_of(c),
-                            .part = part,
-                            .apart = step != 0};
     struct slr_call x = *call;
     x.op = op_inside(call);
-    s.plan.slots = slr_scatter_slots(c, call->shard);
-    s.divisor = slr_scatter_divisor(&x);
-    slr_scatter_type(call->type, &s.type);
-    for (int r = 0; r < c->nranks; r++)
-        s.length[r] = piece.bytes;
+    struct slr_scatter s = describe(&x, piece, of_host(call, host));
+    s.recv = step == 0 ? own : slr_hosts_sum_at(h, step);
+    s.apart = step != 0;
+    s.part = part;
     s.parts = p ? parts_of(call, p, host, part) : slr_scatter_plain(c, &s.plan, s.length, part);
-    slr_scatter_arrives(c, &s);
     x.send = (const void *)(uintptr_t)s.send;
     x.recv = (void *)(uintptr_t)s.recv;
     x.count = piece.bytes / s.elem;
@@ -121,12 +135,6 @@ static enum slr_status put(const struct slr_call *call, const struct slr_product
 
 /* ---- between hosts ---- */
 
-static ncclResult_t failed(const struct slr_call *call, ncclResult_t r)
-{
-    slr_comm_fail(call->comm, SLR_PEER, -1, "NCCL between the hosts failed");
-    return r;
-}
-
 /* With the context current. */
 static ncclResult_t add_hosts(const struct slr_call *call, struct piece piece)
 {
@@ -136,13 +144,12 @@ static ncclResult_t add_hosts(const struct slr_call *call, struct piece piece)
                               .elem = slr_type_bytes(call->type),
                               .bytes = piece.bytes,
                               .divisor = divisor_of_hosts(call),
-                              .own = (CUdeviceptr)(uintptr_t)call->recv + piece.at,
-                              .stream = call->stream};
+                              .own = (CUdeviceptr)(uintptr_t)call->recv + piece.at};
     slr_scatter_type(call->type, &s.type);
     ncclResult_t r = slr_hosts_sum(h, &s);
-    if (r == ncclSuccess && slr_gather_stands(call) != SLR_OK)
-        r = ncclUnhandledCudaError;
-    return r == ncclSuccess ? r : failed(call, r);
+    if (r == ncclSuccess)
+        r = slr_hosts_behind(call, h->unused[h->half]);
+    return r == ncclSuccess ? r : slr_hosts_failed(call->comm, r);
 }
 
 /* Behind the entry; with a product under the lane's lock, which this gives up. */
@@ -168,7 +175,6 @@ static ncclResult_t run_piece(const struct slr_call *call, const struct slr_prod
 static ncclResult_t run_pieces(const struct slr_call *call, ncclResult_t (*run)(const struct slr_call *, struct piece))
 {
     const size_t most = most_of(call);
-    atomic_store(&call->comm->adds, true);
     ncclResult_t r = slr_comm_answer(call->comm);
     for (size_t at = 0; at < call->shard && r == ncclSuccess; at += most)
         r = run(call, (struct piece){.at = at, .bytes = call->shard - at < most ? call->shard - at : most});
@@ -191,7 +197,6 @@ static ncclResult_t by_ring(const struct slr_call *call, bool entered)
     const struct slr_product *p = slr_scatter_take(call, most_of(call) == call->shard, &before);
     if (p) {
         atomic_fetch_add(&slr_counters.scatters_fused, 1);
-        atomic_store(&call->comm->adds, true);
         return run_piece(call, p, before, (struct piece){.bytes = call->shard});
     }
     const ncclResult_t r = slr_gather_entry(call->comm, call->stream, call->from);
@@ -227,11 +232,11 @@ static ncclResult_t reduce_piece(const struct slr_call *call, struct piece piece
 {
     struct slr_hosts *h = call->comm->hosts;
     if (slr_shared_enter(&call->comm->shared) != SLR_OK)
-        return failed(call, ncclUnhandledCudaError);
+        return slr_hosts_failed(call->comm, ncclUnhandledCudaError);
     ncclResult_t r = slr_hosts_sums_begin(h, h->stream) == SLR_OK ? ncclSuccess : ncclUnhandledCudaError;
     for (int i = 1; i <= h->hosts && r == ncclSuccess; i++)
         r = reduce_step(call, i % h->hosts, piece);
-    r = r == ncclSuccess ? add_hosts(call, piece) : failed(call, r);
+    r = r == ncclSuccess ? add_hosts(call, piece) : slr_hosts_failed(call->comm, r);
     slr_shared_leave();
     return r;
 }
@@ -244,17 +249,12 @@ static ncclResult_t by_nccl(const struct slr_call *call, bool entered)
 
 /* ---- all-reduces ---- */
 
-static size_t length_of(const struct slr_call *call, int shard, struct piece piece)
-{
-    const size_t begin = (size_t)shard * call->shard + piece.at, end = begin + piece.bytes;
-    return begin >= call->bytes ? 0 : (end < call->bytes ? end : call->bytes) - begin;
-}
-
 static void *of_shard(const void *buffer, const struct slr_call *call, int shard, struct piece piece)
 {
     return (char *)buffer + (size_t)shard * call->shard + piece.at;
 }
 
+/* Under the lane's lock: NCCL has connected the rail when it was made, and waits for nothing of this lane's. */
 static enum slr_status complete(void *of, CUstream pull, CUdeviceptr at, size_t bytes)
 {
     const struct slr_call *call = of;
@@ -266,26 +266,15 @@ static enum slr_status complete(void *of, CUstream pull, CUdeviceptr at, size_t 
 static enum slr_status reduce_put(struct slr_call *call, struct piece piece)
 {
     struct slr_comm *c = call->comm;
-    const CUdeviceptr all = (CUdeviceptr)(uintptr_t)call->recv + piece.at;
     struct slr_scatter_part part[SLR_PLAIN_PARTS * SLR_MAX_RANKS];
-    struct slr_scatter s = {.send = (CUdeviceptr)(uintptr_t)call->send + piece.at,
-                            .recv = all + (size_t)c->rank * call->shard,
-                            .all = all,
-                            .stride = call->shard,
-                            .plan = slr_scatter_plan(piece.bytes),
-                            .elem = slr_type_bytes(call->type),
-                            .divisor = slr_scatter_divisor(call),
-                            .reduce = slr_sums_of(c),
-                            .part = part,
-                            .complete = complete,
-                            .of = call};
+    struct slr_scatter s = describe(call, piece, call->send);
+    s.all = (CUdeviceptr)(uintptr_t)call->recv + piece.at;
+    s.recv = s.all + (size_t)c->rank * call->shard;
+    s.complete = complete;
+    s.of = call;
     slr_pending_join(c->lane, SLR_R_JOIN_NEXT_GATHER, call->flow->kind->function);
-    s.plan.slots = slr_scatter_slots(c, call->shard);
-    slr_scatter_type(call->type, &s.type);
-    for (int r = 0; r < c->nranks; r++)
-        s.length[r] = length_of(call, r, piece);
+    s.part = part;
     s.parts = slr_scatter_plain(c, &s.plan, s.length, part);
-    slr_scatter_arrives(c, &s);
     if (piece.at > 0)
         slr_gather_number(call);
     return slr_scatter_run(call, &s, NULL, NULL);
@@ -335,10 +324,9 @@ static ncclResult_t reduce_by_nccl(const struct slr_call *call, struct piece pie
     for (unsigned i = 0; i < parts && r == ncclSuccess; i++)
         if (part[i].shard == c->rank)
             r = slr_rail_add(h, own + part[i].at, part[i].bytes / elem, call->type, call->op);
-    if (r == ncclSuccess)
-        r = slr_real.ncclGroupStart();
-    else
+    if (r != ncclSuccess)
         return r;
+    r = slr_real.ncclGroupStart();
     for (int root = 0; root < c->nranks && r == ncclSuccess; root++)
         if (length[root])
             r = slr_real.ncclBroadcast((const void *)(uintptr_t)own, of_shard(call->recv, call, root, piece),
@@ -350,16 +338,14 @@ static ncclResult_t reduce_without_ring(const struct slr_call *call, struct piec
 {
     struct slr_hosts *h = call->comm->hosts;
     if (slr_shared_enter(&call->comm->shared) != SLR_OK)
-        return failed(call, ncclUnhandledCudaError);
+        return slr_hosts_failed(call->comm, ncclUnhandledCudaError);
     ncclResult_t r = slr_hosts_sums_begin(h, h->stream) == SLR_OK ? ncclSuccess : ncclUnhandledCudaError;
     if (r == ncclSuccess)
         r = reduce_by_nccl(call, piece);
-    if (r == ncclSuccess &&
-        (SLR_CU(cuEventRecord, h->unused[h->half], h->stream) != SLR_OK ||
-         SLR_CU(cuStreamWaitEvent, call->stream, h->unused[h->half], 0) != SLR_OK || slr_gather_stands(call) != SLR_OK))
-        r = ncclUnhandledCudaError;
+    if (r == ncclSuccess)
+        r = slr_hosts_behind(call, h->unused[h->half]);
     slr_shared_leave();
-    return r == ncclSuccess ? r : failed(call, r);
+    return r == ncclSuccess ? r : slr_hosts_failed(call->comm, r);
 }
 
 static ncclResult_t all_by_nccl(const struct slr_call *call, bool entered)
@@ -393,6 +379,7 @@ struct slr_call slr_scatter_of_hosts(const struct slr_call *call, struct slr_com
 {
     struct slr_call x = of_inside(call, inside);
     const bool all = call->flow->kind->gets_all;
+    atomic_store(&inside->adds, true);
     if (all) /* shards of its ranks */
         x.shard = (call->bytes + (size_t)inside->nranks * GRAIN - 1) / ((size_t)inside->nranks * GRAIN) * GRAIN;
     x.flow = all ? (ring ? &reduce_flow : &reduce_flow_nccl) : ring ? &flow_ring : &flow_nccl;
